@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use client::Dial;
 use meta::{RequestInfo, User};
 
 use crate::{
@@ -22,6 +23,15 @@ impl Auditor {
     /// Loads the policy and opens the backends. None: without a policy, or without a backend, nothing
     /// is recorded. Has to be called within a tokio runtime.
     pub fn start(options: &Options, metrics: AuditMetrics) -> Result<Option<Arc<Self>>, String> {
+        Self::start_with(options, metrics, None)
+    }
+
+    /// The same, with a way of its own to the webhook.
+    pub fn start_with(
+        options: &Options,
+        metrics: AuditMetrics,
+        webhook_dial: Option<Arc<dyn Dial>>,
+    ) -> Result<Option<Arc<Self>>, String> {
         let policy = match &options.policy_file {
             None => None,
             Some(file) => Some(
@@ -46,7 +56,12 @@ impl Auditor {
             backends.push(Arc::new(Backend::log(&options.log, &metrics)?));
         }
         if let Some(file) = &options.webhook.config_file {
-            backends.push(Arc::new(Backend::webhook(file, &options.webhook, &metrics)?));
+            backends.push(Arc::new(Backend::webhook(
+                file,
+                &options.webhook,
+                &metrics,
+                webhook_dial,
+            )?));
         }
         if backends.is_empty() {
             tracing::warn!(

@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use client::Dial;
 use meta::AuditLevel;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -103,8 +104,9 @@ impl Backend {
         kubeconfig: &Path,
         options: &WebhookOptions,
         metrics: &AuditMetrics,
+        dial: Option<Arc<dyn Dial>>,
     ) -> Result<Self, String> {
-        let webhook = Webhook::load(kubeconfig, options.initial_backoff)
+        let webhook = Webhook::load(kubeconfig, options.initial_backoff, dial)
             .map_err(|error| format!("initializing audit webhook: {error}"))?;
         let output = Output::Webhook(webhook);
         Ok(Self::new(output, Format::Item, &options.delivery, &options.truncate, metrics))

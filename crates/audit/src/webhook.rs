@@ -1,9 +1,9 @@
 //! The webhook backend: `EventList`s posted to the server of a kubeconfig.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use client::{Call, Client, Kubeconfig};
+use client::{Call, Client, Dial, Kubeconfig};
 use http::{
     HeaderMap, HeaderValue, Method, Uri,
     header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
@@ -26,10 +26,18 @@ const BACKOFF_JITTER: f64 = 0.2;
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
 impl Webhook {
-    pub(crate) fn load(kubeconfig: &Path, initial_backoff: Duration) -> Result<Self, String> {
+    pub(crate) fn load(
+        kubeconfig: &Path,
+        initial_backoff: Duration,
+        dial: Option<Arc<dyn Dial>>,
+    ) -> Result<Self, String> {
         let config = Kubeconfig::load(kubeconfig).map_err(|error| error.to_string())?;
-        let client = Client::new(config.config())
-            .map_err(|error| format!("{}: {error}", kubeconfig.display()))?;
+        let mut transport = config.config();
+        if let Some(dial) = dial {
+            transport.dial = dial;
+        }
+        let client =
+            Client::new(transport).map_err(|error| format!("{}: {error}", kubeconfig.display()))?;
         Ok(Self { client, url: config.server, initial_backoff })
     }
 

@@ -39,6 +39,13 @@ pub struct Credentials<'a> {
     pub path: &'a str,
 }
 
+/// What there is to say about a token beside its user: for the audit event and the response.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct TokenNotes {
+    pub annotations: Vec<(&'static str, String)>,
+    pub warnings: Vec<&'static str>,
+}
+
 /// Why a request is not authenticated: for the log, the client is not told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unauthenticated(pub String);
@@ -81,6 +88,7 @@ impl Authenticator {
     pub async fn authenticate(
         &self,
         credentials: Credentials<'_>,
+        notes: &mut TokenNotes,
     ) -> Result<User, Unauthenticated> {
         let mut errors = Vec::new();
         match credentials.front_proxy {
@@ -93,7 +101,7 @@ impl Authenticator {
         }
         errors.extend(credentials.certificate_error.map(str::to_owned));
         if let Some(token) = credentials.bearer {
-            match self.token(token, &self.audiences).await {
+            match self.token(token, &self.audiences, notes).await {
                 Ok(Some(found)) => return Ok(found.user),
                 Ok(None) => errors.push(INVALID_TOKEN.to_owned()),
                 Err(why) => errors.extend([INVALID_TOKEN.to_owned(), why]),
@@ -108,14 +116,19 @@ impl Authenticator {
 
     /// The user behind a token, if it is meant for one of these audiences. An authenticator that fails
     /// does not keep the next one from being asked.
-    pub async fn token(&self, token: &str, audiences: &[Str]) -> TokenResult {
+    pub async fn token(
+        &self,
+        token: &str,
+        audiences: &[Str],
+        notes: &mut TokenNotes,
+    ) -> TokenResult {
         let mut errors = Vec::new();
         let mut found = None;
         if let Some(user) = self.tokens.as_ref().and_then(|tokens| tokens.user(token)) {
             found = self.for_this_server(user, audiences);
         }
         if let (None, Some(accounts)) = (&found, &self.service_accounts) {
-            found = known(accounts.user(token, audiences).await, &mut errors);
+            found = known(accounts.user(token, audiences, notes).await, &mut errors);
         }
         if let (None, Some(bootstrap)) = (&found, &self.bootstrap_tokens)
             && let Some(user) = bootstrap.user(token).await

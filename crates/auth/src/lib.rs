@@ -5,6 +5,7 @@
 pub mod authn;
 pub mod authz;
 mod config_file;
+mod egress;
 mod expiring_cache;
 mod metrics;
 mod review;
@@ -13,4 +14,5 @@ mod testing;
 
 pub use authn::{Authenticator, Credentials};
 pub use authz::{Attributes, Authorize, Authorizer, Decision, Verdict};
+pub use egress::Egress;
 pub use metrics::Metrics;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use prometheus::{
-    GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
+    GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -31,6 +31,60 @@ pub struct Metrics {
     pub(crate) match_condition_errors: IntCounterVec,
     pub(crate) match_condition_exclusions: IntCounterVec,
     pub(crate) match_condition_seconds: HistogramVec,
+    pub(crate) service_accounts: TokenCounters,
+}
+
+/// Uses of service account tokens.
+#[derive(Clone)]
+pub(crate) struct TokenCounters {
+    pub(crate) legacy: IntCounter,
+    pub(crate) legacy_manual: IntCounter,
+    pub(crate) legacy_auto: IntCounter,
+    pub(crate) legacy_auto_invalid: IntCounter,
+    pub(crate) stale: IntCounter,
+    pub(crate) valid: IntCounter,
+}
+
+impl TokenCounters {
+    fn new() -> Self {
+        let counter = |name: &str, help: &str| {
+            IntCounter::new(format!("serviceaccount_{name}"), help).expect("a valid name")
+        };
+        Self {
+            legacy: counter("legacy_tokens_total", "Cumulative legacy service account tokens used"),
+            legacy_manual: counter(
+                "legacy_manual_token_uses_total",
+                "Cumulative manually created legacy tokens used",
+            ),
+            legacy_auto: counter(
+                "legacy_auto_token_uses_total",
+                "Cumulative auto-generated legacy tokens used",
+            ),
+            legacy_auto_invalid: counter(
+                "invalid_legacy_auto_token_uses_total",
+                "Cumulative invalid auto-generated legacy tokens used",
+            ),
+            stale: counter(
+                "stale_tokens_total",
+                "Cumulative stale projected service account tokens used",
+            ),
+            valid: counter(
+                "valid_tokens_total",
+                "Cumulative valid projected service account tokens used",
+            ),
+        }
+    }
+
+    fn all(&self) -> [&IntCounter; 6] {
+        [
+            &self.legacy,
+            &self.legacy_manual,
+            &self.legacy_auto,
+            &self.legacy_auto_invalid,
+            &self.stale,
+            &self.valid,
+        ]
+    }
 }
 
 #[derive(Clone)]
@@ -144,6 +198,7 @@ impl Metrics {
                 "Time spent evaluating match conditions in seconds.",
                 &["name", "type"],
             ),
+            service_accounts: TokenCounters::new(),
         }
     }
 
@@ -164,6 +219,9 @@ impl Metrics {
             Box::new(self.match_condition_exclusions.clone()),
             Box::new(self.match_condition_seconds.clone()),
         ];
+        for counter in self.service_accounts.all() {
+            collectors.push(Box::new(counter.clone()));
+        }
         for reloads in [&self.authentication, &self.authorization] {
             collectors.push(Box::new(reloads.total.clone()));
             collectors.push(Box::new(reloads.last.clone()));

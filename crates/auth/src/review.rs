@@ -1,10 +1,10 @@
 //! Calls to review webhooks: a TokenReview or SubjectAccessReview is posted, and comes back with its
 //! status. What the webhook cannot do is make a call last long, or be large, or go elsewhere.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use client::{Call, Client, Kubeconfig, successful_body};
+use client::{Call, Client, Dial, Kubeconfig, successful_body};
 use codec::json::{DecodeOptions, decode_any};
 use http::{
     HeaderMap, HeaderValue, Method, Response, Uri,
@@ -73,9 +73,14 @@ impl ReviewClient {
         api_version: String,
         kind: &'static str,
         timeout: Duration,
+        dial: Option<Arc<dyn Dial>>,
     ) -> Result<Self, String> {
         let config = Kubeconfig::load(kubeconfig).map_err(|error| error.to_string())?;
-        let client = Client::new(config.config()).map_err(|error| error.to_string())?;
+        let mut transport = config.config();
+        if let Some(dial) = dial {
+            transport.dial = dial;
+        }
+        let client = Client::new(transport).map_err(|error| error.to_string())?;
         let url = with_timeout(&config.server, timeout)?;
         Ok(Self { client, url, api_version, kind, timeout, backoff: BACKOFF })
     }

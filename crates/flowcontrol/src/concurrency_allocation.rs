@@ -122,7 +122,7 @@ mod tests {
             for (claim, &seats) in claims.iter().zip(&got.seats) {
                 let fair = got.fair_fraction * claim.target.max(TARGET_MIN);
                 prop_assert!(seats >= claim.least - 1e-9 && seats <= claim.most + 1e-9);
-                // Who gets another amount than the fair one is at a bound.
+                // A level with another amount than the fair one is at a bound.
                 let at_bound = (seats - claim.least).abs() < 1e-6 || (seats - claim.most).abs() < 1e-6;
                 prop_assert!((seats - fair).abs() < 1e-6 || at_bound);
             }

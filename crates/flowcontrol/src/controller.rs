@@ -214,6 +214,7 @@ impl FlowController {
             schemas,
             read_vs_write: self.read_vs_write.snapshot(),
             seat_fair_frac: state.levels.fair_fraction(),
+            waiting_peaks: self.read_vs_write.waiting_peaks(),
         }
     }
 

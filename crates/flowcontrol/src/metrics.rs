@@ -16,6 +16,8 @@ pub struct Snapshot {
     /// `phase` and `request_kind` of `read_vs_write_current_requests`.
     pub read_vs_write: Vec<(&'static str, &'static str, Histogram)>,
     pub seat_fair_frac: f64,
+    /// `request_kind` and value of `apiserver_current_inqueue_requests`.
+    pub waiting_peaks: [(&'static str, u32); 2],
 }
 
 /// A priority level.

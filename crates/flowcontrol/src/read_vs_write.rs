@@ -1,4 +1,5 @@
-//! Reads and writes of the whole server over time (`read_vs_write_current_requests`).
+//! Reads and writes of the whole server over time (`read_vs_write_current_requests`), and how many waited in the
+//! last second (`apiserver_current_inqueue_requests`).
 
 use std::sync::{Mutex, PoisonError};
 
@@ -23,7 +24,35 @@ struct State {
     limit: f64,
     since: Nanos,
     histogram: TimingHistogram,
+    peaks: Peaks,
 }
+
+/// The most requests at once in the current second and in the one before.
+#[derive(Default)]
+struct Peaks {
+    second: Nanos,
+    current: u32,
+    previous: u32,
+}
+
+impl Peaks {
+    /// `before` and `after` are the requests before and after a change.
+    fn update(&mut self, now: Nanos, before: u32, after: u32) {
+        let second = now / NANOS_PER_SECOND;
+        if second != self.second {
+            self.previous = if second == self.second + 1 { self.current } else { before };
+            self.current = before;
+            self.second = second;
+        }
+        self.current = self.current.max(after);
+    }
+
+    fn highest(&self) -> u32 {
+        self.current.max(self.previous)
+    }
+}
+
+const NANOS_PER_SECOND: Nanos = 1_000_000_000;
 
 const BOUNDS: &[f64] =
     &[0.0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
@@ -31,7 +60,8 @@ const BOUNDS: &[f64] =
 impl Gauge {
     fn new(now: Nanos) -> Self {
         let histogram = TimingHistogram::new(BOUNDS);
-        Self(Mutex::new(State { requests: 0, limit: 1.0, since: now, histogram }))
+        let peaks = Peaks::default();
+        Self(Mutex::new(State { requests: 0, limit: 1.0, since: now, histogram, peaks }))
     }
 
     fn with<T>(&self, now: Nanos, change: impl FnOnce(&mut State) -> T) -> T {
@@ -42,7 +72,11 @@ impl Gauge {
             state.histogram.add(ratio, elapsed);
             state.since = now;
         }
-        change(&mut state)
+        let before = state.requests;
+        let changed = change(&mut state);
+        let after = state.requests;
+        state.peaks.update(now, before, after);
+        changed
     }
 }
 
@@ -78,6 +112,17 @@ impl ReadVsWrite {
         Waiting { gauge, clock: self.clock }
     }
 
+    /// `request_kind` and the most requests that waited at once in the last second.
+    pub(crate) fn waiting_peaks(&self) -> [(&'static str, u32); 2] {
+        let now = self.clock.now();
+        let [reads, writes] = &self.waiting;
+        let peak = |gauge: &Gauge| {
+            gauge.with(now, |_| ());
+            gauge.with(now, |state| state.peaks.highest())
+        };
+        [("readOnly", peak(reads)), ("mutating", peak(writes))]
+    }
+
     /// `phase`, `request_kind` and histogram.
     pub(crate) fn snapshot(&self) -> Vec<(&'static str, &'static str, Histogram)> {
         let now = self.clock.now();
@@ -100,5 +145,33 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.gauge.with(self.clock.now(), |state| state.requests -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peak_is_seen_for_the_rest_of_its_second_and_the_next() {
+        let gauge = Gauge::new(0);
+        let at = |tenths: Nanos| tenths * NANOS_PER_SECOND / 10;
+        let peak = |tenths| {
+            gauge.with(at(tenths), |_| ());
+            gauge.with(at(tenths), |state| state.peaks.highest())
+        };
+        for tenths in 1..=3 {
+            gauge.with(at(tenths), |state| state.requests += 1);
+        }
+        for tenths in 4..=5 {
+            gauge.with(at(tenths), |state| state.requests -= 1);
+        }
+        // Three waited in the first second, one still does.
+        for (tenths, expected) in [(9, 3), (15, 3), (25, 1), (99, 1)] {
+            assert_eq!(peak(tenths), expected, "after {tenths} tenths of a second");
+        }
+        gauge.with(at(100), |state| state.requests -= 1);
+        assert_eq!(peak(100), 1);
+        assert_eq!(peak(130), 0);
     }
 }

@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     config_file::{self, ReloadError},
+    egress::Egress,
     metrics::Metrics,
 };
 
@@ -38,6 +39,7 @@ pub struct JwtAuthenticators {
     current: ArcSwap<Generation>,
     signing_algorithms: Vec<String>,
     metrics: Metrics,
+    egress: Egress,
 }
 
 /// The authenticators of one configuration, and what they have found out.
@@ -72,10 +74,11 @@ impl JwtAuthenticators {
         config: &AuthenticationConfig,
         signing_algorithms: Vec<String>,
         metrics: &Metrics,
+        egress: Egress,
     ) -> Result<Self, String> {
-        let generation = Generation::new(config, &signing_algorithms, metrics)?;
+        let generation = Generation::new(config, &signing_algorithms, metrics, &egress)?;
         let current = ArcSwap::from_pointee(generation);
-        Ok(Self { current, signing_algorithms, metrics: metrics.clone() })
+        Ok(Self { current, signing_algorithms, metrics: metrics.clone(), egress })
     }
 
     pub(super) async fn user(&self, token: &str) -> TokenResult {
@@ -120,7 +123,7 @@ impl JwtAuthenticators {
 
     /// Takes over a configuration once all of its issuers answer.
     async fn replace(&self, config: &AuthenticationConfig) -> Result<(), String> {
-        let next = Generation::new(config, &self.signing_algorithms, &self.metrics)?;
+        let next = Generation::new(config, &self.signing_algorithms, &self.metrics, &self.egress)?;
         let deadline = Instant::now() + RELOAD_TIMEOUT;
         for issuer in &next.issuers {
             issuer.provider.ready_before(deadline).await?;
@@ -135,12 +138,14 @@ impl Generation {
         config: &AuthenticationConfig,
         signing_algorithms: &[String],
         metrics: &Metrics,
+        egress: &Egress,
     ) -> Result<Self, String> {
         let issuer = |jwt: &JwtConfig| {
+            let dial = egress.of_issuer(&jwt.egress_selector_type)?;
             Ok(Arc::new(JwtAuthenticator {
-                provider: Provider::start(jwt, metrics.clone())?,
+                provider: Provider::start(jwt, metrics.clone(), dial.clone())?,
                 mapper: Mapper::new(jwt)?,
-                resolver: ClaimResolver::new(jwt, metrics),
+                resolver: ClaimResolver::new(jwt, metrics, dial),
                 config: jwt.clone(),
                 signing_algorithms: signing_algorithms.to_vec(),
                 metrics: metrics.clone(),

@@ -6,13 +6,17 @@ mod legacy;
 mod tests;
 mod verified;
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::sync::Arc;
 
-use meta::{Str, User, Value, time::Time};
+use meta::{BoxFuture, Str, User, Value, time::Time};
 
 pub use self::legacy::legacy_claims;
 use self::verified::Verified;
-use super::jwt::{PublicKey, Unverified};
+use super::{
+    TokenNotes,
+    jwt::{PublicKey, Unverified},
+};
+use crate::metrics::Metrics;
 
 /// Who is behind a token, and which of the audiences asked for it is meant for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,11 +34,9 @@ pub enum Bound {
     Node,
 }
 
-pub type Pinned<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
 /// The objects that tokens speak of.
 pub trait Objects: Send + Sync + 'static {
-    /// An object as far as it is needed: its metadata, of secrets and accounts all. `fresh`: as of
+    /// An object as far as it is needed: its metadata, of secrets all. `fresh`: as of
     /// now, not of a moment ago.
     fn find<'a>(
         &'a self,
@@ -42,20 +44,50 @@ pub trait Objects: Send + Sync + 'static {
         namespace: &'a str,
         name: &'a str,
         fresh: bool,
-    ) -> Pinned<'a, Option<Value>>;
+    ) -> BoxFuture<'a, Option<Value>>;
+
+    /// Whether the account lists the secret among its own, which says that it was made for it by a
+    /// controller.
+    fn account_names_secret<'a>(
+        &'a self,
+        namespace: &'a str,
+        account: &'a str,
+        secret: &'a str,
+    ) -> BoxFuture<'a, bool>;
 
     /// A legacy token was used today.
     fn note_use(&self, secret: &Value);
 }
 
+/// The keys that verify tokens.
+pub trait PublicKeys: Send + Sync + 'static {
+    /// Those that have signed a token with this key id; without one, all.
+    fn of_id<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Vec<PublicKey>>;
+
+    /// Another number after the keys have changed.
+    fn generation(&self) -> u64;
+}
+
+impl PublicKeys for Vec<PublicKey> {
+    fn of_id<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Vec<PublicKey>> {
+        let fitting = self.iter().filter(|key| id.is_empty() || key.id() == id).cloned();
+        Box::pin(std::future::ready(fitting.collect()))
+    }
+
+    fn generation(&self) -> u64 {
+        0
+    }
+}
+
 pub struct Options {
     /// The first signs, all are accepted.
     pub issuers: Vec<Str>,
-    pub keys: Vec<PublicKey>,
+    pub keys: Arc<dyn PublicKeys>,
     /// Who this server is, for tokens.
     pub audiences: Vec<Str>,
     /// Whether legacy tokens end with their Secret and account. Bound ones always do.
     pub lookup: bool,
+    pub metrics: Metrics,
 }
 
 /// The authenticator.
@@ -75,30 +107,47 @@ impl ServiceAccounts {
     }
 
     /// Who is behind a token. None: it is none of a service account. Err: it is one, and not good.
-    pub async fn user(&self, token: &str, audiences: &[Str]) -> Result<Option<TokenUser>, String> {
-        let claims = match self.verified.get(token) {
+    pub async fn user(
+        &self,
+        token: &str,
+        audiences: &[Str],
+        notes: &mut TokenNotes,
+    ) -> Result<Option<TokenUser>, String> {
+        // Read before the keys: a token that an old key has verified is not remembered under new keys.
+        let generation = self.options.keys.generation();
+        let claims = match self.verified.get(token, generation) {
             Some(claims) => claims,
-            None => match self.claims(token) {
+            None => match self.claims(token).await {
                 None => return Ok(None),
-                Some(claims) => self.verified.put(token, claims?),
+                Some(claims) => self.verified.put(token, claims?, generation),
             },
         };
+        let counters = &self.options.metrics.service_accounts;
+        if claims.get("aud").is_none() {
+            counters.legacy.inc();
+            let subject = claims.str_at(&["sub"]).to_owned();
+            notes.annotations.push(("authentication.k8s.io/legacy-token", subject));
+        }
         let audiences = self.intended(&claims, audiences)?;
         let user = if claims.str_at(&["iss"]) == LEGACY_ISSUER {
-            self.legacy_user(token, &claims).await?
+            self.legacy_user(token, &claims, notes).await?
         } else {
-            self.bound_user(&claims).await?
+            self.bound_user(&claims, notes).await?
         };
         Ok(Some(TokenUser { user, audiences }))
     }
 
     /// The claims of a token that one of the issuers has made; None: it says that it is of another.
-    fn claims(&self, token: &str) -> Option<Result<Value, String>> {
+    async fn claims(&self, token: &str) -> Option<Result<Value, String>> {
         let token = Unverified::parse(token)?;
         let issuer = token.issuer();
         let known =
             issuer == LEGACY_ISSUER || self.options.issuers.iter().any(|known| known == issuer);
-        known.then(|| token.verify(&self.options.keys))
+        if !known {
+            return None;
+        }
+        let keys = self.options.keys.of_id(token.key_id()).await;
+        Some(token.verify(&keys))
     }
 
     /// Those of the audiences that a token is meant for. Legacy tokens name none: they are for this
@@ -124,7 +173,7 @@ impl ServiceAccounts {
         Ok(both)
     }
 
-    async fn bound_user(&self, claims: &Value) -> Result<User, String> {
+    async fn bound_user(&self, claims: &Value, notes: &mut TokenNotes) -> Result<User, String> {
         let now = Time::now();
         check_times(claims, now)?;
         // What the cache has not seen yet is looked for once more.
@@ -132,7 +181,25 @@ impl ServiceAccounts {
             Ok(()) => {}
             Err(_) => self.check_objects(claims, now, true).await?,
         }
+        self.note_age(claims, now, notes);
         Ok(bound_user(claims))
+    }
+
+    /// A token of a pod lives on after it should have been renewed, so that old clients go on working; its
+    /// use is noted.
+    fn note_age(&self, claims: &Value, now: Time, notes: &mut TokenNotes) {
+        let warn_after = claims.at(&["kubernetes.io", "warnafter"]).and_then(Value::as_i64);
+        let Some(warn_after) = warn_after.filter(|at| *at != 0) else { return };
+        let counters = &self.options.metrics.service_accounts;
+        let late = now.unix_seconds() - warn_after;
+        if late <= 0 {
+            counters.valid.inc();
+            return;
+        }
+        counters.stale.inc();
+        let subject = claims.str_at(&["sub"]);
+        let text = format!("subject: {subject}, seconds after warning threshold: {late}");
+        notes.annotations.push(("authentication.k8s.io/stale-token", text));
     }
 
     /// Whether everything that a token is bound to is still there, and still the same.

@@ -76,7 +76,7 @@ async fn the_first_good_credential_counts_and_a_bad_one_is_never_anonymous() {
     ];
     for (credentials, expected) in cases {
         let case = format!("{credentials:?}");
-        let user = authenticator.authenticate(credentials).await;
+        let user = authenticator.authenticate(credentials, &mut TokenNotes::default()).await;
         let user = user.map(|user| user.name.to_string()).map_err(|why| why.0);
         let expected = expected.map(str::to_owned).map_err(str::to_owned);
         assert_eq!(user, expected, "{case}");
@@ -86,10 +86,11 @@ async fn the_first_good_credential_counts_and_a_bad_one_is_never_anonymous() {
 #[tokio::test]
 async fn users_are_authenticated_and_anonymous_ones_are_not() {
     let authenticator = authenticator();
-    let user =
-        authenticator.authenticate(Credentials { bearer: Some("good"), ..Credentials::default() });
-    assert_eq!(user.await.unwrap().groups, ["dev", "system:authenticated"]);
-    let user = authenticator.authenticate(Credentials::default()).await.unwrap();
+    let mut notes = TokenNotes::default();
+    let good = Credentials { bearer: Some("good"), ..Credentials::default() };
+    let user = authenticator.authenticate(good, &mut notes).await;
+    assert_eq!(user.unwrap().groups, ["dev", "system:authenticated"]);
+    let user = authenticator.authenticate(Credentials::default(), &mut notes).await.unwrap();
     assert_eq!(user.groups, ["system:unauthenticated"]);
 }
 
@@ -104,13 +105,13 @@ async fn anonymous_requests_can_be_limited_to_paths() {
     };
     let authenticator = only(&["/livez", "/readyz"]);
     for (path, allowed) in [("/livez", true), ("/livez/ping", false), ("/api", false)] {
-        let user = authenticator.authenticate(Credentials { path, ..Credentials::default() }).await;
+        let credentials = Credentials { path, ..Credentials::default() };
+        let user = authenticator.authenticate(credentials, &mut TokenNotes::default()).await;
         assert_eq!(user.is_ok(), allowed, "{path}");
     }
     let off = Authenticator::default();
-    assert!(
-        off.authenticate(Credentials { path: "/livez", ..Credentials::default() }).await.is_err()
-    );
+    let credentials = Credentials { path: "/livez", ..Credentials::default() };
+    assert!(off.authenticate(credentials, &mut TokenNotes::default()).await.is_err());
 }
 
 #[tokio::test]
@@ -120,7 +121,8 @@ async fn a_token_of_a_file_is_for_the_audiences_of_this_server() {
         let authenticator = &authenticator;
         async move {
             let audiences: Vec<Str> = audiences.iter().copied().map(Str::new).collect();
-            let found = authenticator.token("good", &audiences).await.unwrap();
+            let found = authenticator.token("good", &audiences, &mut TokenNotes::default()).await;
+            let found = found.unwrap();
             found.map(|found| found.audiences.iter().map(ToString::to_string).collect::<Vec<_>>())
         }
     };

@@ -6,6 +6,7 @@ use meta::{Str, User, Value};
 
 use super::{TokenResult, TokenUser, token_cache::TokenCache};
 use crate::{
+    egress::Egress,
     metrics::Metrics,
     review::{CALL_TIMEOUT, ReviewClient, flag},
 };
@@ -29,6 +30,7 @@ impl TokenWebhook {
         audiences: Vec<Str>,
         cache_ttl: Duration,
         metrics: &Metrics,
+        egress: &Egress,
     ) -> Result<Self, String> {
         if !matches!(version, "v1" | "v1beta1") {
             return Err(format!(
@@ -38,7 +40,8 @@ impl TokenWebhook {
             ));
         }
         let version = format!("authentication.k8s.io/{version}");
-        let reviews = ReviewClient::load(kubeconfig, version, "TokenReview", CALL_TIMEOUT)?;
+        let (kind, dial) = ("TokenReview", egress.control_plane.clone());
+        let reviews = ReviewClient::load(kubeconfig, version, kind, CALL_TIMEOUT, dial)?;
         Ok(Self::new(reviews, audiences, cache_ttl, metrics))
     }
 

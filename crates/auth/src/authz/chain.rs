@@ -34,6 +34,8 @@ pub struct FixedAuthorizers {
     pub node: Option<Arc<dyn Authorizer>>,
     pub rbac: Option<Arc<dyn Authorizer>>,
     pub abac: Option<Arc<dyn Authorizer>>,
+    /// How webhooks are dialed. None: directly.
+    pub webhook_dial: Option<Arc<dyn client::Dial>>,
 }
 
 struct Generation {
@@ -107,7 +109,8 @@ impl Generation {
                 (AuthorizerType::Node, _) => of_start(&fixed.node)?,
                 (AuthorizerType::Webhook, Some(webhook)) => {
                     immediate.get_or_insert(authorizers.len());
-                    Arc::new(WebhookAuthorizer::load(name, webhook, metrics)?)
+                    let dial = fixed.webhook_dial.clone();
+                    Arc::new(WebhookAuthorizer::load(name, webhook, metrics, dial)?)
                 }
                 (AuthorizerType::Webhook, None) => {
                     return Err(format!("authorizer {name}: no webhook"));

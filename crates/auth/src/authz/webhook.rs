@@ -6,9 +6,11 @@ mod tests;
 
 use std::{
     path::PathBuf,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use client::Dial;
 use meta::{
     User, Value,
     selector::{FieldSelector, LabelSelector, Operator},
@@ -62,7 +64,12 @@ const ANSWERS_MAX: usize = 8192;
 const REMEMBERED_BYTES_MAX: usize = 10_000;
 
 impl WebhookAuthorizer {
-    pub fn load(name: &str, config: &WebhookConfig, metrics: &Metrics) -> Result<Self, String> {
+    pub fn load(
+        name: &str,
+        config: &WebhookConfig,
+        metrics: &Metrics,
+        dial: Option<Arc<dyn Dial>>,
+    ) -> Result<Self, String> {
         if !matches!(config.version.as_str(), "v1" | "v1beta1") {
             return Err(format!(
                 "unsupported webhook authorizer version {}, supported versions are \"v1\", \
@@ -74,7 +81,7 @@ impl WebhookAuthorizer {
         let kind = "SubjectAccessReview";
         Ok(Self {
             name: name.to_owned(),
-            reviews: ReviewClient::load(&config.kubeconfig, version, kind, config.timeout)?,
+            reviews: ReviewClient::load(&config.kubeconfig, version, kind, config.timeout, dial)?,
             conditions: Conditions::new(&config.match_conditions)?,
             answers: ExpiringCache::new(ANSWERS_MAX),
             config: config.clone(),

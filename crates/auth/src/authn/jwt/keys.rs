@@ -66,7 +66,7 @@ impl Family {
 }
 
 /// A key that proves who made a token.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey {
     family: Family,
     id: String,
@@ -94,6 +94,11 @@ impl PublicKey {
             return Err("data does not contain any valid RSA or ECDSA public keys".to_owned());
         }
         Ok(keys)
+    }
+
+    /// From a `SubjectPublicKeyInfo`, under an id that another program has chosen.
+    pub fn from_pkix(id: &str, der: &[u8]) -> Result<Self, String> {
+        Ok(Self { id: id.to_owned(), ..Self::from_info(der)? })
     }
 
     /// From a `SubjectPublicKeyInfo`.
@@ -207,13 +212,15 @@ impl PublicKey {
     /// As it is published, in the order of the members that clients of kube-apiserver see.
     pub fn to_jwk(&self) -> String {
         let encode = |bytes: &[u8]| BASE64URL.encode(bytes);
-        let (id, algorithm) = (&self.id, self.algorithm());
+        // An id of another program may be any text.
+        let id = meta::json::to_string(&Value::from(self.id.as_str()));
+        let algorithm = self.algorithm();
         let curve = match self.family {
             Family::Rsa => {
                 let (n, e) = self.rsa_parts().unwrap_or_default();
                 let (n, e) = (encode(n), encode(e));
                 return format!(
-                    r#"{{"use":"sig","kty":"RSA","kid":"{id}","alg":"{algorithm}","n":"{n}","e":"{e}"}}"#
+                    r#"{{"use":"sig","kty":"RSA","kid":{id},"alg":"{algorithm}","n":"{n}","e":"{e}"}}"#
                 );
             }
             Family::P256 => "P-256",
@@ -225,7 +232,7 @@ impl PublicKey {
         let (x, y) = point.split_at(point.len() / 2);
         let (x, y) = (encode(x), encode(y));
         format!(
-            r#"{{"use":"sig","kty":"EC","kid":"{id}","crv":"{curve}","alg":"{algorithm}","x":"{x}","y":"{y}"}}"#
+            r#"{{"use":"sig","kty":"EC","kid":{id},"crv":"{curve}","alg":"{algorithm}","x":"{x}","y":"{y}"}}"#
         )
     }
 }

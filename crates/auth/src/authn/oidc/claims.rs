@@ -20,9 +20,11 @@ pub(super) struct Mapper {
     user_type: Arc<Decl>,
 }
 
-/// `claims`: any claim by its name.
+/// `claims`: any claim by its name. Names that are no identifiers are escaped, at every depth:
+/// `claims.kubernetes__dot__io.pod`.
 pub(super) fn claims_env() -> (Env, Arc<Decl>) {
-    let decl = Arc::new(Decl::map(Arc::new(Decl::dynamic()), None));
+    let any = Arc::new(Decl::dynamic().unescaping_keys());
+    let decl = Arc::new(Decl::map(any, None).unescaping_keys());
     (Env::new().data("claims", &decl), decl)
 }
 
@@ -34,7 +36,7 @@ pub(super) fn user_env() -> (Env, Arc<Decl>) {
         ("username", text.clone(), false),
         ("uid", text, false),
         ("groups", texts.clone(), false),
-        ("extra", Arc::new(Decl::map(texts, None)), false),
+        ("extra", Arc::new(Decl::map(texts, None).unescaping_keys()), false),
     ]));
     (Env::new().named_data("user", "kubernetes.UserInfo", &decl), decl)
 }

@@ -277,13 +277,7 @@ impl JwtConfig {
         }
         let egress = field.child("egressSelectorType");
         match self.egress_selector_type.as_str() {
-            "" => {}
-            // Connections are direct, and kube-apiserver insists on a configured selector.
-            "controlplane" | "cluster" => errors.invalid(
-                egress,
-                self.egress_selector_type.as_str(),
-                "egress lookup is not available in Pintle yet",
-            ),
+            "" | "controlplane" | "cluster" => {}
             other => {
                 errors.invalid(
                     egress,

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use client::Dial;
 use http::Uri;
 use meta::{Value, field::quote, time::Time};
 
@@ -19,6 +20,7 @@ use crate::{authn::jwt::Unverified, metrics::Metrics};
 pub(super) struct ClaimResolver {
     config: JwtConfig,
     metrics: Metrics,
+    dial: Option<Arc<dyn Dial>>,
     /// By the issuer of the answers.
     providers: Mutex<BTreeMap<String, Arc<Provider>>>,
 }
@@ -30,11 +32,16 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl ClaimResolver {
     /// None: groups come from an expression or not at all.
-    pub(super) fn new(config: &JwtConfig, metrics: &Metrics) -> Option<Self> {
+    pub(super) fn new(
+        config: &JwtConfig,
+        metrics: &Metrics,
+        dial: Option<Arc<dyn Dial>>,
+    ) -> Option<Self> {
         let of_claim = !config.groups.claim.is_empty();
         of_claim.then(|| Self {
             config: config.clone(),
             metrics: metrics.clone(),
+            dial,
             providers: Mutex::default(),
         })
     }
@@ -96,7 +103,7 @@ impl ClaimResolver {
             discovery_url: String::new(),
             ..self.config.clone()
         };
-        let provider = Provider::start(&config, self.metrics.clone())?;
+        let provider = Provider::start(&config, self.metrics.clone(), self.dial.clone())?;
         providers.insert(issuer.to_owned(), provider.clone());
         Ok(provider)
     }

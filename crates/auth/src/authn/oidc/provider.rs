@@ -7,7 +7,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use client::{Call, Client, Trust, go_text, url_error};
+use client::{Call, Client, Dial, Trust, go_text, url_error};
 use codec::json::{DecodeOptions, decode_any};
 use http::{HeaderMap, HeaderValue, Method, Uri, header::AUTHORIZATION};
 use meta::{Value, field::quote};
@@ -47,7 +47,11 @@ const FETCH_INTERVAL_MIN: Duration = Duration::from_secs(5);
 
 impl Provider {
     /// Looks for the issuer in the background, until it is found or the provider is dropped.
-    pub(super) fn start(config: &JwtConfig, metrics: Metrics) -> Result<Arc<Self>, String> {
+    pub(super) fn start(
+        config: &JwtConfig,
+        metrics: Metrics,
+        dial: Option<Arc<dyn Dial>>,
+    ) -> Result<Arc<Self>, String> {
         let url = match config.discovery_url.as_str() {
             "" => format!("{}/.well-known/openid-configuration", config.url.trim_end_matches('/')),
             given => given.to_owned(),
@@ -59,7 +63,11 @@ impl Provider {
             bundle => Trust::Bundle(bundle.as_bytes().to_vec()),
         };
         let tls = client::Tls { trust, ..client::Tls::default() };
-        let client = Client::new(client::Config { tls, ..client::Config::default() });
+        let mut transport = client::Config { tls, ..client::Config::default() };
+        if let Some(dial) = dial {
+            transport.dial = dial;
+        }
+        let client = Client::new(transport);
         let missing =
             format!("oidc: authenticator for issuer {} is not initialized", quote(&config.url));
         let provider = Arc::new(Self {

@@ -8,7 +8,7 @@ use std::sync::{
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use meta::value;
 
-use super::*;
+use super::{config::ClaimOrExpression, *};
 use crate::{
     authn::jwt::SigningKey,
     testing::{Answer, TestServer},
@@ -84,7 +84,13 @@ impl Issuer {
     async fn authenticators(&self, config: JwtConfig) -> JwtAuthenticators {
         let config = AuthenticationConfig { jwt: vec![config], anonymous: None };
         let algorithms = SIGNING_ALGORITHMS.map(str::to_owned).to_vec();
-        let made = JwtAuthenticators::new(&config, algorithms, &Metrics::new("test")).unwrap();
+        let made = JwtAuthenticators::new(
+            &config,
+            algorithms,
+            &Metrics::new("test"),
+            crate::Egress::default(),
+        )
+        .unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);
         let provider = made.current.load_full().issuers[0].provider.clone();
         provider.ready_before(deadline).await.unwrap();
@@ -233,7 +239,7 @@ async fn an_issuer_that_says_it_is_another_one_is_not_used() {
     })
     .await;
     let config = JwtConfig { url: lies.url(""), ..JwtConfig::default() };
-    let provider = Provider::start(&config, Metrics::new("test")).unwrap();
+    let provider = Provider::start(&config, Metrics::new("test"), None).unwrap();
     let deadline = Instant::now() + Duration::from_millis(300);
     let why = provider.ready_before(deadline).await.unwrap_err();
     assert!(why.contains("issuer did not match the issuer returned by provider"), "{why}");
@@ -249,7 +255,7 @@ async fn a_document_without_end_is_not_read() {
     })
     .await;
     let config = JwtConfig { url: server.url(""), ..JwtConfig::default() };
-    let provider = Provider::start(&config, Metrics::new("test")).unwrap();
+    let provider = Provider::start(&config, Metrics::new("test"), None).unwrap();
     let deadline = Instant::now() + Duration::from_millis(300);
     let why = provider.ready_before(deadline).await.unwrap_err();
     assert!(asked.load(Ordering::SeqCst) && why.contains("length limit exceeded"), "{why}");
@@ -425,4 +431,48 @@ async fn groups_that_another_server_knows_are_fetched_and_verified() {
     }
     let nowhere = authenticators.user(&token("ftp://127.0.0.1:1/")).await.unwrap_err();
     assert!(nowhere.contains("must be https"), "{nowhere}");
+}
+
+/// Names that are no identifiers are escaped, in nested claims and in the user's extra as well.
+#[test]
+fn escaped_names_find_claims_and_extra() {
+    let claims = value!({
+        "sub": "jane",
+        "plain__name": "kept",
+        "kubernetes.io": {"namespace": "ns", "pod-name": ["p"], "serviceaccount": {"name": "robot"}},
+        "list": [{"a/b": "slash"}],
+    });
+    let expression = |text: &str| ClaimOrExpression {
+        expression: text.to_owned(),
+        ..ClaimOrExpression::default()
+    };
+    let name = |text: &str| {
+        let config = JwtConfig { username: expression(text), ..JwtConfig::default() };
+        let user = Mapper::new(&config).and_then(|mapper| mapper.user(&claims));
+        user.map(|user| user.name.to_string())
+    };
+    let cases = [
+        ("claims.kubernetes__dot__io.serviceaccount.name", Some("robot")),
+        ("claims.kubernetes__dot__io.pod__dash__name[0]", Some("p")),
+        ("claims[\"kubernetes.io\"].namespace", Some("ns")),
+        ("claims.list[0].a__slash__b", Some("slash")),
+        ("claims.plain__name", Some("kept")),
+        ("has(claims.kubernetes__dot__io.namespace) ? 'there' : 'not'", Some("there")),
+        ("has(claims.kubernetes__dash__io) ? 'there' : 'not'", Some("not")),
+        ("claims.kubernetes__dot__io.missing", None),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(name(text).ok().as_deref(), expected, "{text}");
+    }
+    let config = JwtConfig {
+        username: expression("claims.sub"),
+        extra: vec![("example.org/team-x".to_owned(), "['a']".to_owned())],
+        user_rules: vec![(
+            "user.extra.example__dot__org__slash__team__dash__x[0] == 'a'".to_owned(),
+            String::new(),
+        )],
+        ..JwtConfig::default()
+    };
+    let user = Mapper::new(&config).and_then(|mapper| mapper.user(&claims));
+    assert_eq!(user.expect("the rule holds").name, "jane");
 }

@@ -4,7 +4,7 @@ use meta::value;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 
 use super::*;
-use crate::authn::jwt::SigningKey;
+use crate::{Metrics, authn::jwt::SigningKey};
 
 /// Objects by kind, namespace and name.
 #[derive(Default)]
@@ -31,10 +31,19 @@ impl Objects for Fake {
         namespace: &'a str,
         name: &'a str,
         _fresh: bool,
-    ) -> Pinned<'a, Option<Value>> {
+    ) -> BoxFuture<'a, Option<Value>> {
         let key = (kind, namespace.to_owned(), name.to_owned());
         let found = self.objects.lock().unwrap().get(&key).cloned();
         Box::pin(std::future::ready(found))
+    }
+
+    fn account_names_secret<'a>(
+        &'a self,
+        _namespace: &'a str,
+        _account: &'a str,
+        secret: &'a str,
+    ) -> BoxFuture<'a, bool> {
+        Box::pin(std::future::ready(secret == "auto"))
     }
 
     fn note_use(&self, secret: &Value) {
@@ -59,9 +68,10 @@ fn setup() -> Setup {
     objects.put(Bound::ServiceAccount, "ns", "robot", Some(object("u1")));
     let options = Options {
         issuers: vec!["https://me".into(), "https://old".into()],
-        keys: vec![key.public().clone()],
+        keys: Arc::new(vec![key.public().clone()]),
         audiences: vec!["api".into()],
         lookup: true,
+        metrics: Metrics::new("test"),
     };
     let accounts = ServiceAccounts::new(options, objects.clone());
     Setup { objects, key, accounts }
@@ -94,7 +104,12 @@ async fn a_good_token_is_its_account() {
     bound.set_at(&["node"], value!({"name": "n", "uid": "n1"}));
     let token = setup.key.token(&claims(&[("kubernetes.io", bound)])).unwrap();
     for _ in 0..2 {
-        let found = setup.accounts.user(&token, &["api".into()]).await.unwrap().unwrap();
+        let found = setup
+            .accounts
+            .user(&token, &["api".into()], &mut TokenNotes::default())
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(found.user.name, "system:serviceaccount:ns:robot");
         assert_eq!(found.user.uid, "u1");
         assert_eq!(found.user.groups, ["system:serviceaccounts", "system:serviceaccounts:ns"]);
@@ -105,7 +120,11 @@ async fn a_good_token_is_its_account() {
         assert_eq!(extra, expected.map(|text| format!("authentication.kubernetes.io/{text}")));
         assert_eq!(found.audiences, ["api"]);
     }
-    let elsewhere = setup.accounts.user(&token, &["vault".into(), "x".into()]).await.unwrap();
+    let elsewhere = setup
+        .accounts
+        .user(&token, &["vault".into(), "x".into()], &mut TokenNotes::default())
+        .await
+        .unwrap();
     assert_eq!(elsewhere.unwrap().audiences, ["vault"]);
 }
 
@@ -156,12 +175,15 @@ async fn a_bad_token_is_refused_and_its_sender_may_know_why() {
     ];
     for (more, error) in cases {
         let token = setup.key.token(&claims(&more)).unwrap();
-        let answer = setup.accounts.user(&token, &["api".into()]).await;
+        let answer = setup.accounts.user(&token, &["api".into()], &mut TokenNotes::default()).await;
         let said = answer.err().unwrap_or_default();
         assert_eq!(said, error, "{more:?}");
     }
     let foreign = setup.key.token(&claims(&[("iss", value!("https://other"))])).unwrap();
-    assert_eq!(setup.accounts.user(&foreign, &["api".into()]).await, Ok(None));
+    assert_eq!(
+        setup.accounts.user(&foreign, &["api".into()], &mut TokenNotes::default()).await,
+        Ok(None)
+    );
 }
 
 #[tokio::test]
@@ -169,7 +191,9 @@ async fn a_token_ends_with_what_it_is_bound_to() {
     let setup = setup();
     setup.objects.put(Bound::Pod, "ns", "x", Some(object("p1")));
     let token = setup.key.token(&claims(&[("kubernetes.io", bound("pod", "p1"))])).unwrap();
-    let is_good = async || setup.accounts.user(&token, &["api".into()]).await.is_ok();
+    let is_good = async || {
+        setup.accounts.user(&token, &["api".into()], &mut TokenNotes::default()).await.is_ok()
+    };
     assert!(is_good().await);
     setup.objects.put(Bound::Pod, "ns", "x", None);
     assert!(!is_good().await);
@@ -188,7 +212,7 @@ async fn a_legacy_token_is_good_while_its_secret_holds_it() {
     let account = value!({"metadata": {"namespace": "ns", "name": "robot", "uid": "u1"}});
     let token = setup.key.token(&legacy_claims(&account, "kept")).unwrap();
     let check = async || {
-        let answer = setup.accounts.user(&token, &["api".into()]).await;
+        let answer = setup.accounts.user(&token, &["api".into()], &mut TokenNotes::default()).await;
         answer.map(|found| found.unwrap().user.name.to_string())
     };
     assert_eq!(check().await, Err("Token has been invalidated".to_owned()));
@@ -201,4 +225,90 @@ async fn a_legacy_token_is_good_while_its_secret_holds_it() {
     setup.objects.put(Bound::ServiceAccount, "ns", "robot", Some(object("u2")));
     let other = "ServiceAccount UID (u2) does not match claim (u1)";
     assert_eq!(check().await, Err(other.to_owned()));
+}
+
+/// Uses of tokens are counted, and told in the audit event and the response.
+#[tokio::test]
+async fn uses_of_old_and_legacy_tokens_are_noted() {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let setup = setup();
+    let counters = setup.accounts.options.metrics.service_accounts.clone();
+    let counts = || {
+        let all = [
+            &counters.legacy,
+            &counters.legacy_manual,
+            &counters.legacy_auto,
+            &counters.legacy_auto_invalid,
+            &counters.stale,
+            &counters.valid,
+        ];
+        all.map(prometheus::IntCounter::get)
+    };
+    let used = async |token: &str| {
+        let mut notes = TokenNotes::default();
+        let found = setup.accounts.user(token, &["api".into()], &mut notes).await;
+        (found.is_ok(), notes)
+    };
+    let now = Time::now().unix_seconds();
+    for (warn_after, note, expected) in [
+        (now + 100, None, [0, 0, 0, 0, 0, 1]),
+        (now - 100, Some("authentication.k8s.io/stale-token"), [0, 0, 0, 0, 1, 1]),
+    ] {
+        let mut kubernetes =
+            value!({"namespace": "ns", "serviceaccount": {"name": "robot", "uid": "u1"}});
+        kubernetes.set_at(&["warnafter"], warn_after);
+        let token = setup.key.token(&claims(&[("kubernetes.io", kubernetes)])).unwrap();
+        let (good, notes) = used(&token).await;
+        assert!(good);
+        assert_eq!(notes.annotations.first().map(|(key, _)| *key), note);
+        if let Some((_, text)) = notes.annotations.first() {
+            let subject =
+                "subject: system:serviceaccount:ns:robot, seconds after warning threshold: ";
+            assert!(text.starts_with(subject), "{text}");
+        }
+        assert_eq!(counts(), expected);
+    }
+    let account = value!({"metadata": {"namespace": "ns", "name": "robot", "uid": "u1"}});
+    let subject = "system:serviceaccount:ns:robot".to_owned();
+    for (secret, invalid, note, expected) in [
+        ("manual", false, "manual-secret", [1, 1, 0, 0, 1, 1]),
+        ("auto", false, "autogenerated-secret", [2, 1, 1, 0, 1, 1]),
+        ("auto", true, "invalidated", [3, 1, 1, 1, 1, 1]),
+    ] {
+        let token = setup.key.token(&legacy_claims(&account, secret)).unwrap();
+        let mut object = value!({"metadata": {"name": (secret), "namespace": "ns", "uid": "s"}});
+        object.set_at(&["data", "token"], STANDARD.encode(&token));
+        if invalid {
+            let label = "kubernetes.io/legacy-token-invalid-since";
+            object.set_at(&["metadata", "labels", label], "2026-01-01");
+        }
+        setup.objects.put(Bound::Secret, "ns", secret, Some(object));
+        let (good, notes) = used(&token).await;
+        assert_eq!(good, !invalid, "{secret}");
+        let value = if invalid { "auto/ns" } else { secret };
+        let keys: Vec<(String, String)> = notes
+            .annotations
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.clone()))
+            .collect();
+        let expected_keys = [
+            ("authentication.k8s.io/legacy-token".to_owned(), subject.clone()),
+            (format!("authentication.k8s.io/legacy-token-{note}"), value.to_owned()),
+        ];
+        assert_eq!(keys, expected_keys, "{secret}");
+        assert_eq!(notes.warnings.len(), usize::from(note == "autogenerated-secret"));
+        assert_eq!(counts(), expected, "{secret}");
+    }
+}
+
+/// O09: clocks of two servers may differ by a minute, in both directions, and no more.
+#[test]
+fn o09_times_of_tokens_tolerate_steps_of_a_minute() {
+    let made = Time::now().unix_seconds();
+    let claims = value!({"nbf": (made), "iat": (made), "exp": (made + 600)});
+    let at = |seconds: i64| check_times(&claims, Time::from_unix(made + seconds, 0)).is_ok();
+    let cases = [(-61, false), (-59, true), (0, true), (600, true), (659, true), (661, false)];
+    for (seconds, good) in cases {
+        assert_eq!(at(seconds), good, "{seconds} seconds after it was made");
+    }
 }

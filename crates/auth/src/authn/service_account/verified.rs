@@ -11,24 +11,38 @@ use meta::Value;
 use sha2::{Digest as _, Sha256};
 
 #[derive(Default)]
-pub(super) struct Verified(Mutex<HashMap<[u8; 32], Arc<Value>>>);
+pub(super) struct Verified(Mutex<Tokens>);
+
+#[derive(Default)]
+struct Tokens {
+    claims: HashMap<[u8; 32], Arc<Value>>,
+    /// Of the keys that have verified them.
+    generation: u64,
+}
 
 /// When more tokens than this are in use, all are forgotten and come back as they are used.
 const TOKENS_MAX: usize = 8192;
 
 impl Verified {
-    pub(super) fn get(&self, token: &str) -> Option<Arc<Value>> {
+    pub(super) fn get(&self, token: &str, generation: u64) -> Option<Arc<Value>> {
         let key = hash(token);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+        let tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if tokens.generation != generation {
+            return None;
+        }
+        tokens.claims.get(&key).cloned()
     }
 
-    pub(super) fn put(&self, token: &str, claims: Value) -> Arc<Value> {
-        let claims = Arc::new(claims);
+    pub(super) fn put(&self, token: &str, claims: Value, generation: u64) -> Arc<Value> {
+        let (key, claims) = (hash(token), Arc::new(claims));
         let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if tokens.len() >= TOKENS_MAX {
-            tokens.clear();
+        if tokens.claims.len() >= TOKENS_MAX || tokens.generation < generation {
+            tokens.claims.clear();
         }
-        tokens.insert(hash(token), claims.clone());
+        if tokens.generation <= generation {
+            tokens.generation = generation;
+            tokens.claims.insert(key, claims.clone());
+        }
         claims
     }
 }

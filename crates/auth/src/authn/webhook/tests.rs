@@ -10,8 +10,8 @@ fn review(status: &str) -> String {
 }
 
 fn webhook(server: &TestServer, ttl: Duration) -> TokenWebhook {
-    let reviews =
-        ReviewClient::load(&server.kubeconfig(), VERSION.to_owned(), "TokenReview", CALL_TIMEOUT);
+    let (version, kind) = (VERSION.to_owned(), "TokenReview");
+    let reviews = ReviewClient::load(&server.kubeconfig(), version, kind, CALL_TIMEOUT, None);
     let (reviews, own) = (reviews.unwrap().without_pauses(), vec![Str::new("https://this")]);
     TokenWebhook::new(reviews, own, ttl, &Metrics::new("test"))
 }

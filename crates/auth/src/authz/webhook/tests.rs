@@ -21,7 +21,7 @@ fn webhook(server: &TestServer, edit: impl FnOnce(&mut WebhookConfig)) -> Webhoo
         ..WebhookConfig::default()
     };
     edit(&mut config);
-    let made = WebhookAuthorizer::load("hook", &config, &Metrics::new("test"));
+    let made = WebhookAuthorizer::load("hook", &config, &Metrics::new("test"), None);
     made.unwrap().without_pauses()
 }
 
