@@ -1,6 +1,6 @@
 //! One request for a resource: body in, verb, answer out.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -34,7 +34,8 @@ pub struct Resources {
     /// Where requests that take long are served; without it they are served where they arrive.
     cpu_pool: Option<CpuPool>,
     /// Where the group-versions of these kinds are claimed, once the chain is put together.
-    delegates: OnceLock<Arc<Delegates>>,
+    /// Weak: the chain has this server.
+    delegates: OnceLock<Weak<Delegates>>,
 }
 
 impl Resources {
@@ -55,8 +56,8 @@ impl Resources {
     }
 
     /// From now on the chain learns of other kinds that are served.
-    pub fn connect(&self, delegates: Arc<Delegates>) {
-        drop(self.delegates.set(delegates));
+    pub fn connect(&self, delegates: &Arc<Delegates>) {
+        let _ = self.delegates.set(Arc::downgrade(delegates));
     }
 
     pub fn kinds(&self) -> Arc<Kinds> {
@@ -67,7 +68,7 @@ impl Resources {
     pub fn replace(&self, kinds: Kinds) {
         let group_versions = kinds.group_versions();
         self.kinds.store(Arc::new(kinds));
-        if let Some(delegates) = self.delegates.get() {
+        if let Some(delegates) = self.delegates.get().and_then(Weak::upgrade) {
             delegates.replace_group_versions(self.name, group_versions);
         }
     }

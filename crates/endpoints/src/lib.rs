@@ -8,5 +8,5 @@ mod table;
 
 pub use connect::{Connect, Connecter, Connecters};
 pub use handle::{Resources, read_body};
-pub use loopback_client::{LoopbackClient, Target};
+pub use loopback_client::{LoopbackClient, ResourceRef};
 pub use table::Kinds;

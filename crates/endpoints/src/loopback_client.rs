@@ -1,7 +1,7 @@
 //! The server as its own client: controllers and hooks go through the same verbs, validation and
 //! admission as any client, without the network.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use http::{
@@ -11,17 +11,23 @@ use http::{
 use meta::{
     ApiError, AuditRecord, GroupVersionResource, Query, RequestInfo, Str, User, Value, Warnings,
 };
-use registry::{Pinned, ResourceRequest};
+use registry::{BoxFuture, ResourceRequest};
+use serve::StorageVersions;
 
 use crate::Resources;
 
 /// A client in process, acting as the server itself.
+///
+/// Invariant: it does not keep the servers alive. Admission, allocators and the storage of custom resources hold
+/// such a client and are parts of the servers, so that none of them would ever be dropped.
 #[derive(Clone)]
 pub struct LoopbackClient {
-    servers: Vec<Arc<Resources>>,
+    servers: Vec<Weak<Resources>>,
     user: User,
     /// Says whose the written fields are.
     headers: HeaderMap,
+    /// Writes wait for the StorageVersions of their resources.
+    storage_versions: Option<Arc<StorageVersions>>,
 }
 
 /// Compat: what the server writes itself is managed by this name.
@@ -29,7 +35,7 @@ const AGENT: &str = "kube-apiserver";
 
 /// What a call is about.
 #[derive(Clone, Debug, Default)]
-pub struct Target<'a> {
+pub struct ResourceRef<'a> {
     pub group: &'a str,
     pub version: &'a str,
     pub resource: &'a str,
@@ -40,7 +46,7 @@ pub struct Target<'a> {
     pub manager: &'a str,
 }
 
-fn as_manager(target: &Target<'_>) -> String {
+fn as_manager(target: &ResourceRef<'_>) -> String {
     match target.manager {
         "" => String::new(),
         manager => format!("fieldManager={manager}"),
@@ -49,22 +55,30 @@ fn as_manager(target: &Target<'_>) -> String {
 
 impl LoopbackClient {
     /// `servers` in the order of the chain.
-    pub fn new(servers: Vec<Arc<Resources>>) -> Self {
+    pub fn new(servers: &[&Arc<Resources>]) -> Self {
+        let servers = servers.iter().map(|server| Arc::downgrade(server)).collect();
         let user = User {
             name: Str::new_static("system:apiserver"),
             groups: vec![Str::new_static(User::MASTERS), Str::new_static(User::AUTHENTICATED)],
             ..User::default()
         };
         let headers = HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static(AGENT))]);
-        Self { servers, user, headers }
+        Self { servers, user, headers, storage_versions: None }
     }
 
-    pub async fn get(&self, target: &Target<'_>) -> Result<Value, ApiError> {
+    /// The same client behind the storage version barrier.
+    #[must_use]
+    pub fn behind(mut self, storage_versions: Option<Arc<StorageVersions>>) -> Self {
+        self.storage_versions = storage_versions;
+        self
+    }
+
+    pub async fn get(&self, target: &ResourceRef<'_>) -> Result<Value, ApiError> {
         self.call("get", target, "", None).await
     }
 
     /// Items and the resourceVersion of the list.
-    pub async fn list(&self, target: &Target<'_>) -> Result<(Vec<Value>, String), ApiError> {
+    pub async fn list(&self, target: &ResourceRef<'_>) -> Result<(Vec<Value>, String), ApiError> {
         let mut list = self.call("list", target, "", None).await?;
         let version = list.str_at(&["metadata", "resourceVersion"]).to_owned();
         match list.remove_at(&["items"]) {
@@ -73,18 +87,26 @@ impl LoopbackClient {
         }
     }
 
-    pub async fn create(&self, target: &Target<'_>, object: &Value) -> Result<Value, ApiError> {
+    pub async fn create(
+        &self,
+        target: &ResourceRef<'_>,
+        object: &Value,
+    ) -> Result<Value, ApiError> {
         self.call("create", target, &as_manager(target), Some(object)).await
     }
 
-    pub async fn update(&self, target: &Target<'_>, object: &Value) -> Result<Value, ApiError> {
+    pub async fn update(
+        &self,
+        target: &ResourceRef<'_>,
+        object: &Value,
+    ) -> Result<Value, ApiError> {
         self.call("update", target, &as_manager(target), Some(object)).await
     }
 
     /// Server-side apply, by force, as the named manager.
     pub async fn apply(
         &self,
-        target: &Target<'_>,
+        target: &ResourceRef<'_>,
         object: &Value,
         manager: &str,
     ) -> Result<Value, ApiError> {
@@ -93,12 +115,16 @@ impl LoopbackClient {
     }
 
     /// `options` are `DeleteOptions`.
-    pub async fn delete(&self, target: &Target<'_>, options: &Value) -> Result<Value, ApiError> {
+    pub async fn delete(
+        &self,
+        target: &ResourceRef<'_>,
+        options: &Value,
+    ) -> Result<Value, ApiError> {
         self.call("delete", target, "", Some(options)).await
     }
 
     /// In the background: dependents are left to the garbage collector.
-    pub async fn delete_collection(&self, target: &Target<'_>) -> Result<Value, ApiError> {
+    pub async fn delete_collection(&self, target: &ResourceRef<'_>) -> Result<Value, ApiError> {
         let options = meta::value!({"propagationPolicy": "Background"});
         self.call("deletecollection", target, "", Some(&options)).await
     }
@@ -107,17 +133,17 @@ impl LoopbackClient {
     fn call<'a>(
         &'a self,
         verb: &'static str,
-        target: &'a Target<'_>,
+        target: &'a ResourceRef<'_>,
         query: &'a str,
         body: Option<&'a Value>,
-    ) -> Pinned<'a, Result<Value, ApiError>> {
+    ) -> BoxFuture<'a, Result<Value, ApiError>> {
         Box::pin(self.serve(verb, target, query, body))
     }
 
     async fn serve(
         &self,
         verb: &'static str,
-        target: &Target<'_>,
+        target: &ResourceRef<'_>,
         query: &str,
         body: Option<&Value>,
     ) -> Result<Value, ApiError> {
@@ -125,6 +151,7 @@ impl LoopbackClient {
             .servers
             .iter()
             .find_map(|server| {
+                let server = server.upgrade()?;
                 let kinds = server.kinds();
                 let kind = kinds.get(target.group, target.version, target.resource)?.clone();
                 Some((server, kind))
@@ -141,6 +168,9 @@ impl LoopbackClient {
             name: Str::new(target.name),
             ..RequestInfo::default()
         };
+        if let Some(versions) = &self.storage_versions {
+            versions.wait_for_precondition(&info, &self.user).await?;
+        }
         let body = body.map(|body| Bytes::from(meta::json::to_string(body)));
         let mut headers = self.headers.clone();
         if verb == "patch" {
@@ -167,7 +197,7 @@ impl LoopbackClient {
     }
 }
 
-impl<'a> From<&'a GroupVersionResource> for Target<'a> {
+impl<'a> From<&'a GroupVersionResource> for ResourceRef<'a> {
     fn from(gvr: &'a GroupVersionResource) -> Self {
         Self {
             group: &gvr.group,

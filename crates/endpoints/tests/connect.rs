@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-use admission::{Attributes, Cluster, Operation, Pinned, Plugin};
+use admission::{Attributes, BoxFuture, Cluster, Operation, Plugin};
 use bytes::Bytes;
 use endpoints::{Connect, Connecter, Connecters, Kinds, Resources};
 use futures_util::StreamExt as _;
@@ -14,7 +14,7 @@ use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use meta::{ApiError, GroupResource, GroupVersionKind, Query, RequestInfo, User, Value, value};
-use registry::{Behaviour, DefaultStrategy, Engine, Kind, Tuning};
+use registry::{Behaviour, DefaultStrategy, Engine, Kind, RegistryOptions};
 use schema::{ResourceFacts, Schema};
 use serve::{Body, Context, Delegate as _, Serving, connection::Peer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -80,7 +80,7 @@ impl Plugin for Recorder {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         let command = object.map(|options| options.items_at(&["command"])[0].clone());
         let seen = format!(
             "{} {} {}/{} by {} for {} dry run {}",
@@ -112,14 +112,15 @@ fn server(seen: &Arc<Mutex<Vec<String>>>) -> Arc<Resources> {
     let cluster = admission::testing::empty_cluster();
     let authorizer = cluster.authorizer.clone();
     let admission = admission::Chain::new(vec![Box::new(Recorder(seen.clone()))], cluster);
-    let tuning = Tuning {
+    let options = RegistryOptions {
         min_request_timeout: std::time::Duration::from_mins(30),
         offered: codec::negotiate::OFFERED,
         delete_collection_workers: 1,
+        garbage_collection: true,
         unsafe_deletion: false,
     };
     let words = Box::new(|_: &[(&str, &str)]| Vec::new());
-    let engine = Engine::new(admission, authorizer, tuning, schema, words);
+    let engine = Engine::new(admission, authorizer, options, schema, words);
     let echo = Connecters::default().with(GroupResource::new("", "pods"), "exec", Arc::new(Echo));
     let resources = Resources::new("test", engine, Kinds::new([Arc::new(pods)]));
     Arc::new(resources.with_connecters(echo))

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use admission::{Operation, Pinned};
+use admission::{BoxFuture, Operation};
 use meta::{ApiError, GroupVersionKind, Status, User, Value, selector::LabelSelector};
 use store::{Expect, StoreError};
 
@@ -33,12 +33,12 @@ pub trait Action: Send + Sync + 'static {
         &'a self,
         object: Value,
         cx: &'a ActionContext<'a>,
-    ) -> Pinned<'a, Result<Outcome, ApiError>>;
+    ) -> BoxFuture<'a, Result<ActionOutcome, ApiError>>;
 }
 
 /// The response of an action.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum ActionOutcome {
     /// An object of the kind that was sent.
     Object(Value),
     /// A `Status` with `Success`.
@@ -85,7 +85,7 @@ impl<'a> ActionContext<'a> {
     }
 
     /// Deletes the object without another pass through admission.
-    pub fn delete<'b>(&'b self, options: &'b DeleteOptions) -> Pinned<'b, Result<(), ApiError>> {
+    pub fn delete<'b>(&'b self, options: &'b DeleteOptions) -> BoxFuture<'b, Result<(), ApiError>> {
         Box::pin(delete::delete_without_admission(self.request, options))
     }
 }
@@ -128,8 +128,8 @@ pub(crate) async fn act(
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
     request.engine.admission.validate(&attributes, Some(&object)).await?;
     match action.act(object, &cx).await? {
-        Outcome::Done => Ok(response_format::status(request, &format, &done())),
-        Outcome::Object(object) => {
+        ActionOutcome::Done => Ok(response_format::status(request, &format, &done())),
+        ActionOutcome::Object(object) => {
             let gvk = gvk_of(&object).unwrap_or_else(|| action.accepts()[0].clone());
             let (schema, ty) = (&request.engine.schema, type_of(request, &gvk)?);
             let mut json = Vec::new();
@@ -204,7 +204,7 @@ impl Kind {
                 return Err(ApiError::not_found(self.group_resource(), name));
             };
             let json = storage.at_revision(&found.value, found.mod_revision)?;
-            let mut object = tree(&self.view_of_stored(&json).await?)?;
+            let mut object = self.decode(&self.view_of_stored(&json).await?)?;
             change(&mut object)?;
             if dry_run {
                 return Ok(());
@@ -272,7 +272,7 @@ impl Kind {
         let stored = self.to_stored(object).await?;
         let storage = self.storage.as_deref().ok_or(ApiError::MethodNotAllowed)?;
         let json = storage.encode(stored)?.json;
-        tree(&other.view_of_stored(&json).await?)
+        other.decode(&other.view_of_stored(&json).await?)
     }
 
     /// The current object, decoded.

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use admission::Pinned;
+use admission::BoxFuture;
 use meta::{ApiError, Str, Value};
 use store::{Expect, StoreError};
 
-use crate::{storage::Storage, storage_codec::Encoded};
+use crate::{storage::Storage, storage_codec::EncodedObject};
 
 /// Allocates from a limited supply. Called between admission and validation, with objects of the
 /// served version.
@@ -17,7 +17,7 @@ pub trait Allocator: Send + Sync + 'static {
         &'a self,
         object: &'a mut Value,
         dry_run: bool,
-    ) -> Pinned<'a, Result<Allocation, ApiError>>;
+    ) -> BoxFuture<'a, Result<Allocation, ApiError>>;
 
     /// Takes what is new; what is no longer needed is released when the change is committed.
     fn for_update<'a>(
@@ -25,19 +25,19 @@ pub trait Allocator: Send + Sync + 'static {
         object: &'a mut Value,
         old: &'a Value,
         dry_run: bool,
-    ) -> Pinned<'a, Result<Allocation, ApiError>>;
+    ) -> BoxFuture<'a, Result<Allocation, ApiError>>;
 
     /// The object is deleted: releases all it had.
-    fn release<'a>(&'a self, object: &'a Value) -> Pinned<'a, ()>;
+    fn release<'a>(&'a self, object: &'a Value) -> BoxFuture<'a, ()>;
 }
 
 /// What was taken for one write that has not happened yet. Exactly one of the methods is called.
 pub trait Reservation: Send + 'static {
     /// The object was written: what was taken stays taken, what it replaces is released.
-    fn commit(self: Box<Self>) -> Pinned<'static, ()>;
+    fn commit(self: Box<Self>) -> BoxFuture<'static, ()>;
 
     /// Nothing was written: what was taken is released.
-    fn release(self: Box<Self>) -> Pinned<'static, ()>;
+    fn release(self: Box<Self>) -> BoxFuture<'static, ()>;
 
     /// It is unknown whether the object was written: nothing is released, since an object may hold
     /// it. A periodic repair releases what no object holds.
@@ -70,7 +70,7 @@ impl Allocation {
         storage: &Arc<Storage>,
         key: Str,
         expect: Expect,
-        object: &Encoded,
+        object: &EncodedObject,
     ) -> Result<u64, StoreError> {
         let Some(reservation) = self.0.take() else {
             return storage.write(key, expect, Some(object)).await;
@@ -155,12 +155,12 @@ mod tests {
             self.0.lock().clone()
         }
 
-        fn reserve(&self, object: &mut Value) -> Pinned<'_, Result<Allocation, ApiError>> {
+        fn reserve(&self, object: &mut Value) -> BoxFuture<'_, Result<Allocation, ApiError>> {
             object.set_at(&["metadata", "labels", "number"], "1");
             Box::pin(std::future::ready(Ok(Allocation::new(self.clone()))))
         }
 
-        fn resolved(self: Box<Self>, outcome: &'static str) -> Pinned<'static, ()> {
+        fn resolved(self: Box<Self>, outcome: &'static str) -> BoxFuture<'static, ()> {
             Box::pin(async move { self.0.lock().push(outcome) })
         }
     }
@@ -170,7 +170,7 @@ mod tests {
             &'a self,
             object: &'a mut Value,
             _: bool,
-        ) -> Pinned<'a, Result<Allocation, ApiError>> {
+        ) -> BoxFuture<'a, Result<Allocation, ApiError>> {
             self.reserve(object)
         }
 
@@ -179,21 +179,21 @@ mod tests {
             object: &'a mut Value,
             _: &'a Value,
             _: bool,
-        ) -> Pinned<'a, Result<Allocation, ApiError>> {
+        ) -> BoxFuture<'a, Result<Allocation, ApiError>> {
             self.reserve(object)
         }
 
-        fn release<'a>(&'a self, _: &'a Value) -> Pinned<'a, ()> {
+        fn release<'a>(&'a self, _: &'a Value) -> BoxFuture<'a, ()> {
             Box::pin(async move { self.0.lock().push("deleted") })
         }
     }
 
     impl Reservation for Numbers {
-        fn commit(self: Box<Self>) -> Pinned<'static, ()> {
+        fn commit(self: Box<Self>) -> BoxFuture<'static, ()> {
             self.resolved("committed")
         }
 
-        fn release(self: Box<Self>) -> Pinned<'static, ()> {
+        fn release(self: Box<Self>) -> BoxFuture<'static, ()> {
             self.resolved("released")
         }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use admission::{Operation, Pinned};
+use admission::{BoxFuture, Operation};
 use bytes::Bytes;
 use codec::raw_object::{self, FieldSet};
 use meta::{ApiError, FieldErrors, GroupKind, RequestInfo, Str, User, Value};
@@ -11,7 +11,7 @@ use store::Entry;
 
 use crate::{
     Kind, ResourceResponse,
-    action::{self, Outcome},
+    action::{self, ActionOutcome},
     create::{attributes, gvr},
     list::{Items, ListHead, ListResult},
     managed_fields,
@@ -28,7 +28,7 @@ pub trait ComputedResource: Send + Sync + 'static {
         &'a self,
         _object: Value,
         _cx: &'a ComputeContext<'a>,
-    ) -> Pinned<'a, Result<Outcome, ApiError>> {
+    ) -> BoxFuture<'a, Result<ActionOutcome, ApiError>> {
         Box::pin(std::future::ready(Err(ApiError::MethodNotAllowed)))
     }
 
@@ -38,7 +38,7 @@ pub trait ComputedResource: Send + Sync + 'static {
     }
 
     /// All objects, ordered by name.
-    fn list(&self) -> Pinned<'_, Result<Vec<Value>, ApiError>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Value>, ApiError>> {
         Box::pin(std::future::ready(Err(ApiError::MethodNotAllowed)))
     }
 }
@@ -75,10 +75,10 @@ pub(crate) async fn create(
     request.engine.admission.validate(&attributes, Some(&object)).await?;
     let cx = ComputeContext { user: request.user, info: request.info, dry_run: options.dry_run };
     match computed.create(object, &cx).await? {
-        Outcome::Object(answer) => {
+        ActionOutcome::Object(answer) => {
             response_format::json(request, format, 201, encode(kind, answer))
         }
-        Outcome::Done => Ok(response_format::status(request, format, &action::done())),
+        ActionOutcome::Done => Ok(response_format::status(request, format, &action::done())),
     }
 }
 

@@ -29,15 +29,12 @@ impl Continue {
     }
 
     pub fn decode(token: &str) -> Result<Self, ApiError> {
-        let bytes = LENIENT.decode(token).map_err(|error| {
-            let at = match error {
-                base64::DecodeError::InvalidByte(at, _) => at,
-                // An incomplete last group: Go reports the position of its first digit.
-                base64::DecodeError::InvalidLength(length) => length - length % 4,
-                _ => token.len(),
-            };
-            invalid(&format!(": illegal base64 data at input byte {at}"))
-        })?;
+        if let Some(at) = illegal_byte(token) {
+            return Err(invalid(&format!(": illegal base64 data at input byte {at}")));
+        }
+        // Go skips line breaks.
+        let digits: Vec<u8> = token.bytes().filter(|byte| !LINE_BREAKS.contains(byte)).collect();
+        let bytes = LENIENT.decode(digits).map_err(|error| invalid(&format!(": {error}")))?;
         if let Some(byte) = bytes.first().filter(|byte| **byte >= 0x80) {
             // Not JSON at all; Go shows the byte as if it were a character.
             let shown = codec::json::quote_byte(*byte);
@@ -75,6 +72,23 @@ impl Continue {
         let start = relative;
         Ok(Self { revision: u64::try_from(revision).ok(), start: start.to_owned() })
     }
+}
+
+const LINE_BREAKS: &[u8] = b"\r\n";
+
+/// Where Go finds that a text is not base64url: the first byte that is no digit, or the end of a text
+/// whose last group has a single digit.
+fn illegal_byte(token: &str) -> Option<usize> {
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let mut digits = 0;
+    for (at, byte) in token.bytes().enumerate() {
+        match byte {
+            _ if LINE_BREAKS.contains(&byte) => {}
+            _ if is_digit(byte) => digits += 1,
+            _ => return Some(at),
+        }
+    }
+    (digits % 4 == 1).then(|| token.len() - 1)
 }
 
 /// Go accepts trailing bits after the last byte.
@@ -129,6 +143,25 @@ mod tests {
                 &value!({"v": "meta.k8s.io/v1", "rv": 7i64, "start": (start)}),
             );
             assert!(Continue::decode(&URL_SAFE_NO_PAD.encode(text)).is_err(), "{start}");
+        }
+    }
+
+    #[test]
+    fn illegal_digits_are_found_where_go_finds_them() {
+        let cases = [
+            ("!", Some(0)),
+            ("e", Some(0)),
+            ("AAAAA", Some(4)),
+            ("AA\nAAA", Some(5)),
+            ("a!bc!", Some(1)),
+            ("abc=", Some(3)),
+            ("ab=", Some(2)),
+            ("a+b/", Some(1)),
+            ("abcd", None),
+            ("ab", None),
+        ];
+        for (token, expected) in cases {
+            assert_eq!(illegal_byte(token), expected, "{token:?}");
         }
     }
 

@@ -13,6 +13,7 @@ pub fn is_costly(request: &ResourceRequest<'_>) -> bool {
         "watch" => false,
         "deletecollection" => true,
         "list" => is_long_list(request),
+        "get" if asks_for_protobuf(request) => stored_bytes(request) > PROTOBUF_OBJECT_BYTES,
         "get" => !sends_stored_bytes(request) && stored_bytes(request) > OBJECT_BYTES,
         _ => request.body.len() > body_bytes(request) || stored_bytes(request) > OBJECT_BYTES,
     }
@@ -28,6 +29,9 @@ const SLOW_BODY_BYTES: usize = 4 << 10;
 /// The same border for an object that is read to be changed or sent in another format: a merge patch of a
 /// ConfigMap of 12 KB takes 1.2 ms, YAML of it 0.9 ms.
 const OBJECT_BYTES: usize = 12 << 10;
+/// Protobuf is made once for an object and kept with it, so most GETs only send bytes. Kubelets and controllers
+/// ask for it with every GET, and a change of threads costs as much as the whole GET.
+const PROTOBUF_OBJECT_BYTES: usize = 64 << 10;
 /// So many objects are sent as YAML in 1.6 ms, in other formats in 0.3 ms.
 const LIST_ITEMS: usize = 64;
 
@@ -64,6 +68,13 @@ fn sends_stored_bytes(request: &ResourceRequest<'_>) -> bool {
     request.kind.conversion.is_none()
         && !negotiate::is_pretty(request.query.get("pretty"), header(USER_AGENT))
         && matches!(first, Some("" | "*/*" | "application/json"))
+}
+
+/// Whether a whole object is wanted as protobuf: as metadata only, or as a table, it is made for each request.
+fn asks_for_protobuf(request: &ResourceRequest<'_>) -> bool {
+    let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    let first = accept.and_then(|accept| accept.split(',').next()).map(str::trim);
+    request.kind.conversion.is_none() && first == Some("application/vnd.kubernetes.protobuf")
 }
 
 #[cfg(test)]

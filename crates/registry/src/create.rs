@@ -54,9 +54,7 @@ pub(crate) async fn create_object(
     }
     let mut attempt = 1;
     loop {
-        let mut object = object.clone();
-        object_meta::generate_name(&mut object);
-        match try_create(request, storage, options, object).await {
+        match try_create(request, storage, options, object.clone()).await {
             // Name collision: retry with another random suffix.
             Err(ApiError::AlreadyExists { .. }) if attempt < NAME_ATTEMPTS_MAX => {
                 attempt += 1;
@@ -77,8 +75,17 @@ async fn try_create(
 ) -> Result<WrittenObject, ApiError> {
     let kind = request.kind;
     let now = meta::time::Time::now();
-    let cx = WriteContext { kind, user: request.user, now, warnings: request.warnings };
+    let labels = object.at(&["metadata", "labels"]).and_then(Value::as_object);
+    let cx = WriteContext {
+        kind,
+        user: request.user,
+        now,
+        warnings: request.warnings,
+        has_sent_labels: labels.is_some_and(|labels| !labels.is_empty()),
+        sent_generation: object.i64_at(&["metadata", "generation"]),
+    };
     let name = object.str_at(&["metadata", "name"]).to_owned();
+    let generated;
     let gvr = gvr(kind);
     let mut attributes = attributes(request, &gvr, Operation::Create, &name, options, None);
     // Compat: a namespace is in itself, also when it is created.
@@ -100,6 +107,14 @@ async fn try_create(
     managed_fields::track(request, options, None, &mut object);
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
     owner_references::deduplicate(&mut object, true, request.warnings);
+    // Compat: a generated name comes after defaults, managedFields and mutating admission.
+    if name.is_empty() {
+        if object.str_at(&["metadata", "name"]).is_empty() {
+            object_meta::generate_name(&mut object);
+        }
+        generated = object.str_at(&["metadata", "name"]).to_owned();
+        attributes.name = &generated;
+    }
     authorize_write(request, &object, None).await?;
     let mut allocation = match &kind.allocator {
         Some(allocator) => allocator.for_create(&mut object, options.dry_run).await?,
@@ -170,7 +185,7 @@ async fn commit_create(
         }
         let mut json = kind.view_of_stored(&stored.json).await?;
         if let Some(sent) = sent {
-            let mut object = decode::tree(&json)?;
+            let mut object = kind.decode(&json)?;
             object.set_at(&["metadata", "resourceVersion"], sent);
             json = kind.encode(&object);
         }

@@ -51,7 +51,7 @@ pub(crate) fn stated_kind(request: &ResourceRequest<'_>) -> Option<GroupVersionK
 
 fn media_type(request: &ResourceRequest<'_>) -> Result<MediaType, ApiError> {
     let header = request.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    negotiate::content_type(header, request.engine.tuning.offered)
+    negotiate::content_type(header, request.engine.options.offered)
         .map_err(|error| ApiError::UnsupportedMediaType(error.to_string()))
 }
 
@@ -570,6 +570,19 @@ fn not_type_meta(what: &str) -> String {
         "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \
          \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
     )
+}
+
+/// Decodes an object that the server itself has written, with the text of its raw fields.
+pub(crate) fn object(json: &[u8], schema: &Schema, ty: TypeId) -> Result<Value, ApiError> {
+    if !schema.has_raw_fields(ty) {
+        return tree(json);
+    }
+    let options = DecodeOptions { strict: false };
+    let decoded = codec::json::decode(json, schema, ty, options).map_err(ApiError::internal)?;
+    // A decoder that knows the type drops nulls, which Go writes for fields without a value.
+    let mut object = decoded.value;
+    codec::json::normalize(&mut object, schema, ty);
+    Ok(object)
 }
 
 /// Decodes JSON that the server itself has written.

@@ -12,7 +12,7 @@ use meta::{
 use store::{Expect, StoreError};
 
 use crate::{
-    Dependents, Kind, ResourceResponse, Storage, audit,
+    GarbageCollectionPolicy, Kind, ResourceResponse, Storage, audit,
     create::{attributes, gvr},
     get::{check_name, storage},
     list,
@@ -34,7 +34,7 @@ pub(crate) async fn delete(request: &ResourceRequest<'_>) -> Result<ResourceResp
             causes: Vec::new(),
         });
     }
-    if options.ignore_read_error && request.engine.tuning.unsafe_deletion {
+    if options.ignore_read_error && request.engine.options.unsafe_deletion {
         return delete_unreadable(request, &format, &options).await;
     }
     warn_of_orphans(request, &options);
@@ -106,7 +106,7 @@ pub(crate) async fn delete_collection(
     // Concurrent commits share an fsync.
     let mut running = FuturesUnordered::new();
     for entry in &entries {
-        if running.len() == request.engine.tuning.delete_collection_workers {
+        if running.len() == request.engine.options.delete_collection_workers {
             ignore_not_found(running.next().await)?;
         }
         running.push(delete_object(request, &options, &entry.namespace, &entry.name));
@@ -130,7 +130,8 @@ fn ignore_not_found(outcome: Option<Result<Deleted, ApiError>>) -> Result<(), Ap
 /// Warns if dependents are orphaned by default.
 fn warn_of_orphans(request: &ResourceRequest<'_>, options: &DeleteOptions) {
     let has_policy = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
-    if let Dependents::Orphaned { warning: Some(warning) } = request.kind.behaviour.dependents
+    if let GarbageCollectionPolicy::OrphanDependents { warning: Some(warning) } =
+        request.kind.behaviour.dependents
         && !has_policy
     {
         request.warnings.add(warning.to_owned());
@@ -158,8 +159,10 @@ enum DeletePlan {
     Remove(Value),
     /// Marks the object; this is its next state.
     Mark(Value),
-    /// The object is being deleted already.
+    /// The object is being deleted already, and the request does not change that.
     Unchanged,
+    /// The object is marked already.
+    Marked,
 }
 
 async fn delete_object(
@@ -185,7 +188,7 @@ async fn delete_object(
             },
         };
         let json = kind.view_of_stored(&stored).await?;
-        let object = crate::decode::tree(&json)?;
+        let object = kind.decode(&json)?;
         let step =
             step(request, options, storage, key.clone(), (namespace, name), object, json, revision);
         match step.await {
@@ -227,8 +230,9 @@ async fn step(
         request.engine.admission.validate(&attributes, None).await?;
     }
 
-    let (waiting, last) = match plan(kind, options, &object, Time::now()) {
+    let (waiting, last) = match plan(request, options, &object, Time::now()) {
         DeletePlan::Unchanged => return Ok(Some(deleted_response(kind, &object, json))),
+        DeletePlan::Marked => return Ok(Some(Deleted::Object(json))),
         DeletePlan::Remove(last) => (None, last),
         DeletePlan::Mark(waiting) => {
             (Some(storage.encode(kind.to_stored(waiting).await?)?), Value::Null)
@@ -319,7 +323,8 @@ fn unmet_precondition(
         return ApiError::Conflict { resource: kind.group_resource(), name, why };
     }
     // Compat: this message names the kind where others name the resource.
-    let group = kind.gvk().group.clone();
+    let stored = kind.facts.storage.as_ref().map(|stored| stored.version.group.clone());
+    let group = stored.unwrap_or_else(|| kind.gvk().group.clone());
     let resource = meta::GroupResource { group, resource: kind.gvk().kind.clone() };
     let why = format!(
         "the {what} in the precondition ({given}) does not match the {what} in record ({actual}). {hint}"
@@ -327,7 +332,13 @@ fn unmet_precondition(
     ApiError::Conflict { resource, name, why }
 }
 
-fn plan(kind: &Kind, options: &DeleteOptions, object: &Value, now: Time) -> DeletePlan {
+fn plan(
+    request: &ResourceRequest<'_>,
+    options: &DeleteOptions,
+    object: &Value,
+    now: Time,
+) -> DeletePlan {
+    let kind = request.kind;
     let mut next = object.clone();
     let grace = match grace(kind, options, object, &mut next, now) {
         Grace::Pending => return DeletePlan::Unchanged,
@@ -335,7 +346,7 @@ fn plan(kind: &Kind, options: &DeleteOptions, object: &Value, now: Time) -> Dele
         Grace::Seconds(seconds) => Some(seconds),
     };
     let wanted = finalizers_for_garbage_collection(kind, options, object);
-    if wanted != finalizers(object) {
+    if request.engine.options.garbage_collection && wanted != finalizers(object) {
         let wanted: Vec<Value> = wanted.iter().cloned().map(Value::from).collect();
         next.set_at(&["metadata", "finalizers"], Value::Array(wanted));
     }
@@ -350,7 +361,7 @@ fn plan(kind: &Kind, options: &DeleteOptions, object: &Value, now: Time) -> Dele
     if !is_deleting(object) {
         kind.strategy.begin_deletion(&mut next);
     }
-    DeletePlan::Mark(next)
+    if next == *object { DeletePlan::Marked } else { DeletePlan::Mark(next) }
 }
 
 enum Grace {
@@ -436,17 +447,21 @@ fn finalizers_for_garbage_collection(
     object: &Value,
 ) -> Vec<Str> {
     let have = finalizers(object);
+    // Compat: the first deletion of a CustomResourceDefinition adds its own finalizer only.
+    if kind.facts.kind.group == "apiextensions.k8s.io" && !is_deleting(object) {
+        return have;
+    }
     let dependents = kind.behaviour.dependents;
     let wanted_finalizer = match (options.orphan_dependents, options.propagation_policy.as_deref())
     {
-        _ if dependents == Dependents::None => None,
+        _ if dependents == GarbageCollectionPolicy::Unsupported => None,
         (Some(true), _) | (None, Some("Orphan")) => Some(ORPHAN),
         (None, Some("Foreground")) => Some(FOREGROUND),
         (Some(false), _) | (None, Some(_)) => None,
         (None, None) => {
             let kept = have.iter().find(|name| *name == ORPHAN || *name == FOREGROUND);
             let kept = kept.map(|name| if name == ORPHAN { ORPHAN } else { FOREGROUND });
-            let orphaned = matches!(dependents, Dependents::Orphaned { .. });
+            let orphaned = matches!(dependents, GarbageCollectionPolicy::OrphanDependents { .. });
             kept.or(orphaned.then_some(ORPHAN))
         }
     };

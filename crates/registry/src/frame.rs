@@ -14,7 +14,7 @@ use store::{Entry, Event};
 use crate::{
     Kind,
     decode::tree,
-    protobuf_response,
+    protobuf_metadata, protobuf_response,
     resource_request::{Engine, ResourceRequest},
     response_format::{Projection, ResponseFormat, write_metadata_only},
     table,
@@ -85,6 +85,7 @@ impl Frames {
             (Projection::Metadata, MediaType::Json) => 0,
             (Projection::Object, MediaType::Json) => 1,
             (Projection::Object, MediaType::Protobuf) => 2,
+            (Projection::Metadata, MediaType::Protobuf) => 3,
             _ => return self.make(entry, ty),
         };
         let ty_at = match ty {
@@ -92,7 +93,7 @@ impl Frames {
             MODIFIED => 1,
             _ => 2,
         };
-        let number = (self.kind.version_number() * 3 + encoding) * 3 + ty_at;
+        let number = (self.kind.version_number() * 4 + encoding) * 3 + ty_at;
         event.try_frame(number, || self.make(entry, ty))
     }
 
@@ -112,15 +113,22 @@ impl Frames {
             )
             .into());
         }
-        let json = self.kind.view(entry)?;
+        if self.format.is_metadata_as_protobuf() {
+            let sealed = protobuf_metadata::sealed(&self.engine, &self.format, &self.kind, entry)?;
+            return Ok(protobuf::watch_event(ty, &sealed).into());
+        }
         match &self.format.projection {
-            Projection::Object => self.wrap_typed(ty, &json, &self.kind.schema, self.kind.ty()),
+            Projection::Object => {
+                let json = self.kind.view(entry)?;
+                self.wrap_typed(ty, &json, &self.kind.schema, self.kind.ty())
+            }
             Projection::Metadata => {
                 let mut object = Vec::with_capacity(1024);
                 write_metadata_only(&mut object, &self.kind.metadata_of(entry)?);
                 self.wrap(ty, &self.format.in_version(object.into()))
             }
             Projection::Table(include) => {
+                let json = self.kind.view(entry)?;
                 let columns = self.columns_due.swap(false, Ordering::Relaxed);
                 let table =
                     table::of_object_with(&self.engine, &self.kind, *include, &json, columns)?;

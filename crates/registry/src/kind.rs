@@ -19,13 +19,13 @@ use schema::{ResourceFacts, Schema, TypeId};
 use store::Entry;
 
 use crate::{
-    Pinned,
+    BoxFuture,
     action::Action,
     allocation::Allocator,
     columns::Column,
     computed_resource::ComputedResource,
     custom_kind::CustomKind,
-    decode::tree,
+    decode::{self, tree},
     feature_gated_fields::FeatureGatedFields,
     managed_fields::Filters,
     storage::Storage,
@@ -109,8 +109,10 @@ pub trait RemoteConverter: Send + Sync + 'static {
         &'a self,
         objects: Vec<Value>,
         api_version: &'a str,
-    ) -> Pinned<'a, Result<Vec<Value>, ApiError>>;
+    ) -> BoxFuture<'a, Result<Vec<Value>, ApiError>>;
 }
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 impl Kind {
     pub fn new(
@@ -279,8 +281,11 @@ impl Kind {
 
     /// What Go calls the package that a built-in kind lives in; error messages show it.
     pub(crate) fn go_package(&self) -> &str {
-        match self.gvk().group.split('.').next() {
+        let (group, kind) = (&self.gvk().group, &self.gvk().kind);
+        match group.split('.').next() {
             None | Some("") => "core",
+            Some("events") if kind == "Event" => "core",
+            Some("internal") => "apiserverinternal",
             Some(first) => first,
         }
     }
@@ -298,11 +303,20 @@ impl Kind {
         ApiError::MethodNotAllowed
     }
 
-    /// Metadata as it is shown alone. In custom resources it is sorted as stored, but alone it has
-    /// the order of its type.
+    /// The type of metadata that is shown alone in another form. In custom resources it is sorted as stored,
+    /// but alone it has the order of its type; in some kinds it has annotations of the server's own.
+    fn lone_metadata(&self) -> Option<TypeId> {
+        let differs = !self.strategy.internal_annotations().is_empty();
+        self.object_meta.or_else(|| self.schema.by_name(OBJECT_META).filter(|_| differs))
+    }
+
+    /// Metadata as it is shown alone.
     pub(crate) fn metadata<'a>(&self, sorted: &'a [u8]) -> Result<Cow<'a, [u8]>, ApiError> {
-        let Some(ty) = self.object_meta else { return Ok(Cow::Borrowed(sorted)) };
-        let tree = tree(sorted)?;
+        let Some(ty) = self.lone_metadata() else { return Ok(Cow::Borrowed(sorted)) };
+        let mut tree = tree(sorted)?;
+        for name in self.strategy.internal_annotations() {
+            tree.remove_at(&["annotations", name]);
+        }
         let mut out = Vec::with_capacity(sorted.len());
         codec::json::encode(&tree, &self.schema, ty, &mut out);
         Ok(Cow::Owned(out))
@@ -311,17 +325,25 @@ impl Kind {
     /// The same of a cached object, in this version.
     pub(crate) fn metadata_of<'a>(&self, entry: &'a Entry) -> Result<Cow<'a, [u8]>, ApiError> {
         let range = entry.meta.0 as usize..entry.meta.1 as usize;
-        if self.object_meta.is_none() {
+        if self.lone_metadata().is_none() {
             return Ok(Cow::Borrowed(&entry.json[range]));
         }
         if self.is_remote() {
-            let view = self.view(entry)?;
-            let scanned =
-                raw_object::scan(&view, &FieldSet::new([])).map_err(ApiError::internal)?;
-            return Ok(Cow::Owned(self.metadata(&view[scanned.metadata])?.into_owned()));
+            let converted = self.raw_metadata(entry)?;
+            return Ok(Cow::Owned(self.metadata(&converted)?.into_owned()));
         }
         let made = || self.metadata(&entry.json[range]).map(|made| made.into_owned().into());
         Ok(Cow::Borrowed(entry.try_encoding(SLOT_METADATA, made)?))
+    }
+
+    /// The metadata of a cached object in this version, with its keys in any order.
+    pub(crate) fn raw_metadata<'a>(&self, entry: &'a Entry) -> Result<Cow<'a, [u8]>, ApiError> {
+        if !self.is_remote() {
+            return Ok(Cow::Borrowed(&entry.json[entry.meta.0 as usize..entry.meta.1 as usize]));
+        }
+        let view = self.view(entry)?;
+        let scanned = raw_object::scan(&view, &FieldSet::new([])).map_err(ApiError::internal)?;
+        Ok(Cow::Owned(view[scanned.metadata].to_vec()))
     }
 
     /// The type for server-side apply, and its schema.
@@ -429,7 +451,11 @@ impl Kind {
     }
 
     fn converted(&self, conversion: &dyn Conversion, json: &Bytes) -> Result<Bytes, ApiError> {
-        let object = tree(json).map_err(|error| self.conversion_failed(&error))?;
+        let object = match &self.storage {
+            Some(storage) => decode::object(json, &storage.schema, storage.ty),
+            None => tree(json),
+        };
+        let object = object.map_err(|error| self.conversion_failed(&error))?;
         let mut object = conversion.to_served(object);
         object.set_at(&["kind"], self.facts.kind.kind.clone());
         object.set_at(&["apiVersion"], self.group_version().to_string());
@@ -444,6 +470,11 @@ impl Kind {
             "converting ({}.{}) to ({}.{}): {why}",
             stored.version, stored.kind, served.version, served.kind
         ))
+    }
+
+    /// Decodes an object of this version that the server itself has written.
+    pub(crate) fn decode(&self, json: &[u8]) -> Result<Value, ApiError> {
+        if self.is_custom() { tree(json) } else { decode::object(json, &self.schema, self.ty()) }
     }
 
     /// An object of this version as clients get it.
@@ -492,7 +523,7 @@ impl Kind {
     }
 }
 
-/// The slots of a cache entry for other encodings.
+/// The numbers of the other encodings that a cache entry keeps.
 pub(crate) const SLOT_PROTOBUF: usize = 0;
 /// Custom resources have no protobuf, but their metadata in another order.
 const SLOT_METADATA: usize = SLOT_PROTOBUF;
@@ -561,7 +592,7 @@ mod tests {
             &'a self,
             _: Vec<Value>,
             _: &'a str,
-        ) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
+        ) -> BoxFuture<'a, Result<Vec<Value>, ApiError>> {
             Box::pin(std::future::ready(Ok(vec![meta::value!({"converted": "yes"})])))
         }
     }

@@ -18,6 +18,8 @@ mod delete;
 mod feature_gated_fields;
 mod frame;
 mod get;
+#[cfg(test)]
+mod growth_tests;
 mod kind;
 mod list;
 mod managed_fields;
@@ -27,6 +29,7 @@ mod options;
 mod owner_references;
 mod patch;
 mod patch_errors;
+mod protobuf_metadata;
 mod protobuf_response;
 mod resource_request;
 mod resource_response;
@@ -44,8 +47,8 @@ mod watch;
 mod watch_metrics;
 mod write_authorizer;
 
-pub use action::{Action, ActionContext, Outcome, admit_connect};
-pub use admission::Pinned;
+pub use action::{Action, ActionContext, ActionOutcome, admit_connect};
+pub use admission::BoxFuture;
 pub use admitted_object::{decode_typed, merge_unowned};
 pub use allocation::{Allocation, Allocator, Reservation};
 pub use columns::{Cell, CellOf, Column, FieldDescriptions, ReadCell, since};
@@ -57,14 +60,14 @@ pub use custom_kind::{ApplyTypes, CustomKind, LazyApplyTypes, PruneAndDefault, S
 pub use feature_gated_fields::{FeatureGatedFields, FieldPattern, GatedRule};
 pub use kind::{Conversion, Kind, RemoteConverter, SelectableSource};
 pub use options::DeleteOptions;
-pub use resource_request::{Engine, ResourceRequest, Tuning, serve};
+pub use resource_request::{Engine, RegistryOptions, ResourceRequest, serve};
 pub use resource_response::{Payload, ResourceResponse};
 pub use storage::{Follower, Storage, StorageOptions};
 pub use storage_codec::{AsJson, StorageCodec};
 pub use strategy::{
-    Behaviour, DefaultStrategy, Dependents, Fields, MetadataChecks, ObjectMetaValidation, Strategy,
-    WriteContext, keep_all_but_status,
+    Behaviour, DefaultStrategy, Fields, GarbageCollectionPolicy, MetadataChecks,
+    ObjectMetaValidation, Strategy, WriteContext, keep_all_but_status,
 };
 pub use update::prepare_update;
-pub use watch_metrics::{SIZES as WATCH_EVENT_SIZES, WatchMetrics};
+pub use watch_metrics::{SIZES as WATCH_EVENT_SIZES, WatchMetrics, WatchScope};
 pub use write_authorizer::{WriteAuthorizer, WriteRequest};

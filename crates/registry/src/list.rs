@@ -1,10 +1,13 @@
 //! LIST: a snapshot, streamed. Nothing is decoded; memory is one chunk for a list of any size.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering},
+};
 
 use bytes::Bytes;
 use meta::{ApiError, Str};
-use store::{Entry, Snapshot, StoreError};
+use store::{Entry, ListCounters, ReadMetrics, Snapshot, StoreError};
 
 use crate::{
     Payload, ResourceResponse, Storage, computed_resource,
@@ -86,6 +89,8 @@ struct Cursor {
     prefix: Str,
     after: Option<Str>,
     selection: Selection,
+    /// None: the backend was read, which counts itself.
+    metrics: Option<Arc<ReadMetrics>>,
 }
 
 /// How many entries are taken from a snapshot at a time.
@@ -117,11 +122,17 @@ impl Iterator for Items {
             if let Some(entry) = self.ready.pop_front() {
                 return Some(entry);
             }
-            let Cursor { snapshot, prefix, after, selection } = self.rest.as_mut()?;
+            let Cursor { snapshot, prefix, after, selection, metrics } = self.rest.as_mut()?;
+            let mut fetched = 0;
             // Entries that do not match are not cloned.
-            let matching =
-                snapshot.range(prefix, after.as_deref()).filter(|e| selection.matches(e));
+            let matching = snapshot.range(prefix, after.as_deref()).filter(|entry| {
+                fetched += 1;
+                selection.matches(entry)
+            });
             self.ready.extend(matching.take(PAGE_ENTRIES).cloned());
+            if let Some(metrics) = metrics {
+                metrics.cache_lists.add(fetched, self.ready.len());
+            }
             match self.ready.back() {
                 Some(last) if self.ready.len() == PAGE_ENTRIES => *after = Some(last.key.clone()),
                 _ => self.rest = None,
@@ -140,6 +151,7 @@ pub(crate) async fn find(
     let storage = storage(request)?;
     let selection = Selection::read(request, options)?;
     let (snapshot, start) = snapshot(storage, options).await?;
+    let metrics = (!storage.from_store).then(|| storage.cache.read_metrics());
     let prefix = storage.key_prefix(&request.info.namespace);
     let head = ListHead { revision: snapshot.revision, ..ListHead::default() };
 
@@ -155,6 +167,9 @@ pub(crate) async fn find(
     {
         let by_name_or_index =
             by_name_or_index.into_iter().filter(|entry| entry.key.starts_with(prefix.as_str()));
+        let is_indexed = selection.exact_name().is_none();
+        let counters = metrics
+            .map(|metrics| if is_indexed { &metrics.indexed_lists } else { &metrics.cache_lists });
         if paged {
             let by_name_or_index: Vec<Arc<Entry>> = by_name_or_index.collect();
             return Ok(page(
@@ -164,10 +179,19 @@ pub(crate) async fn find(
                 by_name_or_index.iter(),
                 &selection,
                 false,
+                counters,
             ));
         }
-        let by_name_or_index = by_name_or_index.filter(|entry| selection.matches(entry));
-        return Ok(ListResult { items: Items::of(by_name_or_index), head });
+        let mut fetched = 0;
+        let items = Items::of(by_name_or_index.filter(|entry| {
+            fetched += 1;
+            selection.matches(entry)
+        }));
+        if let Some(counters) = counters {
+            counters.begin();
+            counters.add(fetched, items.ready.len());
+        }
+        return Ok(ListResult { items, head });
     }
     let continued = start.is_some();
     let start = start.map(|start| Str::new(format!("{prefix}{}", start.start)));
@@ -176,10 +200,16 @@ pub(crate) async fn find(
     let after = start.map(before);
     if paged {
         let walk = first.iter().chain(snapshot.range(&prefix, after.as_deref()));
-        return Ok(page(options, &snapshot, &prefix, walk, &selection, continued));
+        let counters = metrics.map(|metrics| &metrics.cache_lists);
+        return Ok(page(options, &snapshot, &prefix, walk, &selection, continued, counters));
     }
-    let ready = first.into_iter().filter(|entry| selection.matches(entry)).collect();
-    let rest = Some(Cursor { snapshot, prefix, after, selection });
+    let ready: VecDeque<_> = first.into_iter().filter(|entry| selection.matches(entry)).collect();
+    if let Some(metrics) = metrics {
+        metrics.cache_lists.begin();
+        metrics.cache_lists.add(ready.len(), ready.len());
+    }
+    let metrics = metrics.cloned();
+    let rest = Some(Cursor { snapshot, prefix, after, selection, metrics });
     Ok(ListResult { items: Items { ready, rest }, head })
 }
 
@@ -229,7 +259,18 @@ async fn snapshot(
     let revision = parse_revision(&options.resource_version)
         .map_err(|why| ApiError::BadRequest(format!("invalid resource version: {why}")))?;
     let snapshot = match options.resource_version.as_str() {
-        "" => storage.newest().await,
+        "" => {
+            let newest = storage.newest().await;
+            if !storage.from_store {
+                let metrics = cache.read_metrics();
+                let counter = match &newest {
+                    Ok(_) => &metrics.consistent_reads,
+                    Err(_) => &metrics.consistent_reads_failed,
+                };
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+            newest
+        }
         "0" => storage.any().await,
         _ if is_exact(options) => cache.exact(revision).await,
         _ => storage.at_least(revision).await,
@@ -287,10 +328,19 @@ fn page<'a>(
     mut entries: impl Iterator<Item = &'a Arc<Entry>>,
     selection: &Selection,
     continued: bool,
+    counters: Option<&ListCounters>,
 ) -> ListResult {
     let limit = usize::try_from(options.limit).unwrap_or(usize::MAX);
-    let matching = entries.by_ref().filter(|entry| selection.matches(entry));
+    let mut fetched = 0;
+    let matching = entries.by_ref().filter(|entry| {
+        fetched += 1;
+        selection.matches(entry)
+    });
     let taken: Vec<Arc<Entry>> = matching.take(limit).cloned().collect();
+    if let Some(counters) = counters {
+        counters.begin();
+        counters.add(fetched, taken.len());
+    }
     let mut head = ListHead { revision: snapshot.revision, ..ListHead::default() };
     // Compat: whether later entries match is not checked, so that the last page may be empty.
     let more = taken.len() == limit && entries.next().is_some();

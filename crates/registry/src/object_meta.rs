@@ -18,14 +18,12 @@ pub(crate) fn fill_for_create(object: &mut Value, cx: &WriteContext<'_>) {
     meta.insert("creationTimestamp", cx.now.to_rfc3339());
 }
 
-/// A random name for `generateName`.
-pub(crate) fn generate_name(object: &mut Value) -> bool {
+/// A random name for `generateName`, if there is one.
+pub(crate) fn generate_name(object: &mut Value) {
     let base = object.str_at(&["metadata", "generateName"]).to_owned();
-    if base.is_empty() {
-        return false;
+    if !base.is_empty() {
+        object.set_at(&["metadata", "name"], names::generate_name(&base, random_u32));
     }
-    object.set_at(&["metadata", "name"], names::generate_name(&base, random_u32));
-    true
 }
 
 fn random_u32() -> u32 {

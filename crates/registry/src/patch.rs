@@ -15,6 +15,8 @@ use meta::{
     limits::{QUOTED_BYTES_MAX, TreeSize, check_depth, cut},
 };
 
+use schema::openapi::CUSTOM_PATCHES;
+
 use crate::{
     ResourceResponse, audit, decode, get as read, managed_fields, object_meta,
     options::WriteOptions,
@@ -92,24 +94,37 @@ impl PatchType {
     pub(crate) fn of(request: &ResourceRequest<'_>) -> Result<Self, ApiError> {
         let given = request.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let given = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        match given {
-            "application/json-patch+json" => Ok(Self::Json),
-            "application/merge-patch+json" => Ok(Self::Merge),
-            "application/strategic-merge-patch+json" if !request.kind.is_custom() => Ok(Self::Strategic),
-            "application/apply-patch+yaml" => Ok(Self::Apply),
-            "application/apply-patch+cbor" if offers_cbor(request) => Ok(Self::ApplyCbor),
-            _ if request.kind.is_custom() => Err(ApiError::UnsupportedMediaType(
-                "the body of the request was in an unknown format - accepted media types include: \
-                 application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
-                    .to_owned(),
-            )),
-            _ => Err(ApiError::UnsupportedPatch),
+        let found = MEDIA_TYPES.iter().find(|(media_type, _)| *media_type == given);
+        match found.map(|(_, patch_type)| *patch_type) {
+            Some(Self::Strategic) if request.kind.is_custom() => Err(unsupported(request)),
+            Some(Self::ApplyCbor) if !offers_cbor(request) => Err(unsupported(request)),
+            Some(patch_type) => Ok(patch_type),
+            None => Err(unsupported(request)),
         }
     }
 }
 
+/// What OpenAPI says about patches is the same list, without CBOR.
+const MEDIA_TYPES: [(&str, PatchType); 5] = [
+    ("application/json-patch+json", PatchType::Json),
+    ("application/merge-patch+json", PatchType::Merge),
+    ("application/strategic-merge-patch+json", PatchType::Strategic),
+    ("application/apply-patch+yaml", PatchType::Apply),
+    ("application/apply-patch+cbor", PatchType::ApplyCbor),
+];
+
+fn unsupported(request: &ResourceRequest<'_>) -> ApiError {
+    if !request.kind.is_custom() {
+        return ApiError::UnsupportedPatch;
+    }
+    ApiError::UnsupportedMediaType(format!(
+        "the body of the request was in an unknown format - accepted media types include: {}",
+        CUSTOM_PATCHES.join(", ")
+    ))
+}
+
 fn offers_cbor(request: &ResourceRequest<'_>) -> bool {
-    request.engine.tuning.offered.contains(&MediaType::Cbor)
+    request.engine.options.offered.contains(&MediaType::Cbor)
 }
 
 /// A patch: decoded once, applied in every attempt of the update.

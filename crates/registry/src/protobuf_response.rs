@@ -6,8 +6,7 @@ use meta::{ApiError, GroupVersionKind};
 use store::Entry;
 
 use crate::{
-    Kind, Payload,
-    decode::tree,
+    Kind, Payload, decode,
     kind::{SLOT_CONVERTED_PROTOBUF, SLOT_PROTOBUF},
     list::ListHead,
     resource_request::Engine,
@@ -18,7 +17,7 @@ use crate::{
 pub(crate) fn message(engine: &Engine, kind: &Kind, entry: &Entry) -> Result<Bytes, ApiError> {
     let slot = if kind.conversion.is_none() { SLOT_PROTOBUF } else { SLOT_CONVERTED_PROTOBUF };
     let make = || {
-        let object = tree(&kind.view(entry)?)?;
+        let object = kind.decode(&kind.view(entry)?)?;
         let message = protobuf::encode(&object, engine.tables(), &kind.schema, kind.ty());
         message.map(Bytes::from).map_err(|error| {
             tracing::error!(key = %entry.key, "cannot encode an object as protobuf: {error}");
@@ -29,7 +28,7 @@ pub(crate) fn message(engine: &Engine, kind: &Kind, entry: &Entry) -> Result<Byt
 }
 
 /// Compat: an encoder's error is a 500 without a reason.
-fn not_encoded(error: &protobuf::ProtobufError) -> ApiError {
+pub(crate) fn not_encoded(error: &protobuf::ProtobufError) -> ApiError {
     ApiError::Storage(error.to_string())
 }
 
@@ -45,7 +44,7 @@ pub(crate) fn seal_json(
     ty: schema::TypeId,
     json: &[u8],
 ) -> Result<Bytes, ApiError> {
-    let object = tree(json)?;
+    let object = decode::object(json, schema, ty)?;
     let sealed = protobuf::encode_object(&object, engine.tables(), schema, ty);
     Ok(sealed.map_err(|error| not_encoded(&error))?.into())
 }
@@ -53,6 +52,22 @@ pub(crate) fn seal_json(
 /// A list. A message begins with its length, so all items have to be encoded before the first byte
 /// is sent; they are shared with the cache and copied chunk by chunk.
 pub(crate) fn list(gvk: &GroupVersionKind, head: &ListHead, items: Vec<Bytes>) -> Payload {
+    let item_bytes = items.iter().map(|item| item_len(item)).sum();
+    Payload::Chunks(list_chunks(gvk, head, item_bytes, items.into_iter().map(Ok)))
+}
+
+/// The bytes that an item takes in a list.
+pub(crate) fn item_len(item: &[u8]) -> usize {
+    1 + varint_len(item.len()) + item.len()
+}
+
+/// The chunks of a list whose items take `item_bytes` together.
+pub(crate) fn list_chunks(
+    gvk: &GroupVersionKind,
+    head: &ListHead,
+    item_bytes: usize,
+    items: impl ExactSizeIterator<Item = Result<Bytes, ApiError>> + Send + Sync + 'static,
+) -> Box<dyn Iterator<Item = Result<Bytes, ApiError>> + Send + Sync> {
     let mut metadata = Vec::new();
     // selfLink, resourceVersion and continue are written even when empty.
     write_bytes(&mut metadata, 1, b"");
@@ -62,7 +77,6 @@ pub(crate) fn list(gvk: &GroupVersionKind, head: &ListHead, items: Vec<Bytes>) -
         write_varint(&mut metadata, 4 << 3);
         write_varint(&mut metadata, remaining);
     }
-    let item_bytes: usize = items.iter().map(|item| 1 + varint_len(item.len()) + item.len()).sum();
     let raw_bytes = 1 + varint_len(metadata.len()) + metadata.len() + item_bytes;
 
     let mut start = protobuf::PREFIX.to_vec();
@@ -73,35 +87,39 @@ pub(crate) fn list(gvk: &GroupVersionKind, head: &ListHead, items: Vec<Bytes>) -
     write_varint(&mut start, key(2));
     write_varint(&mut start, raw_bytes as u64);
     write_bytes(&mut start, 1, &metadata);
-    Payload::Chunks(Box::new(Chunks { start: Some(start), items: items.into_iter() }))
+    Box::new(Chunks { start: Some(start), items: Some(items) })
 }
 
-struct Chunks {
+struct Chunks<I> {
     start: Option<Vec<u8>>,
-    items: std::vec::IntoIter<Bytes>,
+    /// None after the last.
+    items: Option<I>,
 }
 
 const CHUNK_BYTES: usize = 128 * 1024;
 
-impl Iterator for Chunks {
+impl<I: ExactSizeIterator<Item = Result<Bytes, ApiError>>> Iterator for Chunks<I> {
     type Item = Result<Bytes, ApiError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (mut chunk, first) = match self.start.take() {
-            Some(start) => (start, true),
-            None => (Vec::new(), false),
-        };
-        if !first && self.items.len() == 0 {
-            return None;
-        }
+        let items = self.items.as_mut()?;
+        let mut chunk = self.start.take().unwrap_or_default();
         while chunk.len() < CHUNK_BYTES {
-            let Some(item) = self.items.next() else { break };
+            let item = match items.next() {
+                None => break,
+                Some(Ok(item)) => item,
+                Some(Err(error)) => {
+                    self.items = None;
+                    return Some(Err(error));
+                }
+            };
             if chunk.capacity() < CHUNK_BYTES {
                 chunk.reserve(CHUNK_BYTES + item.len());
             }
             write_bytes(&mut chunk, 2, &item);
         }
-        if self.items.len() == 0 {
+        if items.len() == 0 {
+            self.items = None;
             // contentEncoding and contentType, both empty.
             write_bytes(&mut chunk, 3, b"");
             write_bytes(&mut chunk, 4, b"");
@@ -114,7 +132,7 @@ fn key(tag: u64) -> u64 {
     tag << 3 | 2
 }
 
-fn write_bytes(out: &mut Vec<u8>, tag: u64, bytes: &[u8]) {
+pub(crate) fn write_bytes(out: &mut Vec<u8>, tag: u64, bytes: &[u8]) {
     write_varint(out, key(tag));
     write_varint(out, bytes.len() as u64);
     append(out, bytes);

@@ -15,7 +15,7 @@ use meta::{
 use schema::{Schema, TypeId};
 
 use crate::{
-    FieldDescriptions, Kind, Pinned, ResourceResponse, action, audit, create, delete, get, list,
+    BoxFuture, FieldDescriptions, Kind, ResourceResponse, action, audit, create, delete, get, list,
     patch, scale, update, watch,
 };
 
@@ -23,7 +23,7 @@ use crate::{
 pub struct Engine {
     pub admission: admission::Chain,
     pub authorizer: Arc<dyn Authorizer>,
-    pub tuning: Tuning,
+    pub options: RegistryOptions,
     /// The types that every group shares: `DeleteOptions`, `Status`, `Table`, `Scale` ….
     pub schema: Arc<Schema>,
     /// The OpenAPI descriptions of fields.
@@ -33,13 +33,15 @@ pub struct Engine {
 
 /// Flags and feature gates of the verbs.
 #[derive(Clone, Debug)]
-pub struct Tuning {
+pub struct RegistryOptions {
     /// A watch without a timeout ends after one to two times this.
     pub min_request_timeout: Duration,
     /// The media types of request and response bodies.
     pub offered: Offered,
     /// How many objects of a collection are deleted at once.
     pub delete_collection_workers: usize,
+    /// Whether a deletion leaves dependents to a garbage collector, by its finalizers.
+    pub garbage_collection: bool,
     /// Whether a client may delete objects that cannot be read.
     pub unsafe_deletion: bool,
 }
@@ -48,14 +50,14 @@ impl Engine {
     pub fn new(
         admission: admission::Chain,
         authorizer: Arc<dyn Authorizer>,
-        tuning: Tuning,
+        options: RegistryOptions,
         schema: Arc<Schema>,
         field_descriptions: Box<FieldDescriptions>,
     ) -> Arc<Self> {
         Arc::new(Self {
             admission,
             authorizer,
-            tuning,
+            options,
             schema,
             field_descriptions,
             tables: OnceLock::new(),
@@ -100,7 +102,7 @@ pub struct ResourceRequest<'a> {
 /// every crate that awaits them.
 pub fn serve<'a>(
     request: &'a ResourceRequest<'_>,
-) -> Pinned<'a, Result<ResourceResponse, ApiError>> {
+) -> BoxFuture<'a, Result<ResourceResponse, ApiError>> {
     Box::pin(serve_verb(request))
 }
 

@@ -11,16 +11,16 @@ use codec::{
     raw_object::{self, FieldSet},
 };
 use http::header::ACCEPT;
-use meta::{ApiError, Status, Value};
+use meta::{ApiError, GroupVersionKind, Status, Value};
 use store::Entry;
 
 use crate::{
     Kind, Payload, ResourceResponse, audit,
     decode::tree,
     list::{Chunks, Items, ListHead, ListResult},
-    protobuf_response,
+    protobuf_metadata, protobuf_response,
     resource_request::ResourceRequest,
-    table::{self, Include, TableWriter},
+    table::{self, IncludeObject, TableWriter},
 };
 
 /// The negotiated format, decided before any work is done.
@@ -36,7 +36,7 @@ pub(crate) struct ResponseFormat {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Projection {
     Object,
-    Table(Include),
+    Table(IncludeObject),
     Metadata,
 }
 
@@ -64,7 +64,7 @@ impl ResponseFormat {
             true => Endpoint::Resource,
             false => Endpoint::Tableless,
         };
-        let offered = request.engine.tuning.offered;
+        let offered = request.engine.options.offered;
         let accepted = accept(text(ACCEPT), endpoint, offered).map_err(|error| match error {
             // Lists and watches share a route, whose error names all media types.
             NegotiateError::NotRepresentable(_)
@@ -79,7 +79,7 @@ impl ResponseFormat {
         })?;
         let projection = match accepted.transform {
             None => Projection::Object,
-            Some(Transform::Table(_)) => Projection::Table(Include::read(request.query)?),
+            Some(Transform::Table(_)) => Projection::Table(IncludeObject::read(request.query)?),
             Some(Transform::PartialObjectMetadata(_) | Transform::PartialObjectMetadataList(_)) => {
                 Projection::Metadata
             }
@@ -112,6 +112,10 @@ impl ResponseFormat {
         out.into()
     }
 
+    pub(crate) fn is_metadata_as_protobuf(&self) -> bool {
+        self.media_type == MediaType::Protobuf && self.projection == Projection::Metadata
+    }
+
     pub(crate) fn is_beta(&self) -> bool {
         let version = match self.transform {
             None => return false,
@@ -122,6 +126,12 @@ impl ResponseFormat {
             ) => version,
         };
         version == MetaVersion::V1Beta1
+    }
+
+    /// The kind of metadata only, in the requested version of `meta.k8s.io`.
+    pub(crate) fn metadata_kind(&self, kind: &str) -> GroupVersionKind {
+        let version = if self.is_beta() { "v1beta1" } else { "v1" };
+        GroupVersionKind::new("meta.k8s.io", version, kind)
     }
 
     /// Refuses list kinds for objects and object kinds for lists.
@@ -167,6 +177,11 @@ pub(crate) fn entry(
         return Ok(
             format.answer(code, Payload::Bytes(protobuf_response::seal(kind.gvk(), &message)))
         );
+    }
+    if format.is_metadata_as_protobuf() && !request.audit.wants_response_object() {
+        format.check_transform(kind, false)?;
+        let sealed = protobuf_metadata::sealed(request.engine, format, kind, entry)?;
+        return Ok(format.answer(code, Payload::Bytes(sealed)));
     }
     json(request, format, code, kind.view(entry)?)
 }
@@ -241,6 +256,10 @@ pub(crate) async fn list(
         let gvk = kind.group_version().with_kind(&kind.facts.list_kind);
         return Ok(format.answer(200, protobuf_response::list(&gvk, &head, messages)));
     }
+    if format.is_metadata_as_protobuf() {
+        let payload = protobuf_metadata::list(request, format, &head, found.items).await?;
+        return Ok(format.answer(200, payload));
+    }
     let writer = writer(request, format, head);
     let items = match (&format.projection, kind.strategy.row_order()) {
         (Projection::Table(_), Some(order)) => in_order(found.items, order)?,
@@ -257,11 +276,7 @@ pub(crate) async fn list(
     let bytes = match format.media_type {
         MediaType::Yaml => yaml(&json)?,
         MediaType::Protobuf => {
-            let list = match format.projection {
-                Projection::Table(_) => "Table",
-                _ => "PartialObjectMetadataList",
-            };
-            let (schema, ty, _) = request.engine.meta_type(list)?;
+            let (schema, ty, _) = request.engine.meta_type("Table")?;
             protobuf_response::seal_json(request.engine, schema, ty, &json)?
         }
         MediaType::Json => finish_json(json, format.pretty),
@@ -318,7 +333,7 @@ async fn prepared(writer: &dyn ItemWriter, items: Items) -> Result<Items, ApiErr
 
 /// Lets other requests run while a long list is converted or encoded, and stops when it is not wanted
 /// any longer.
-async fn yield_after(items: usize) -> Result<(), ApiError> {
+pub(crate) async fn yield_after(items: usize) -> Result<(), ApiError> {
     if items.is_multiple_of(YIELD_ITEMS) {
         tokio::task::yield_now().await;
     }

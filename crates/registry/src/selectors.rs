@@ -18,10 +18,30 @@ pub(crate) struct Selection {
     fields: Vec<Term>,
 }
 
+/// What the requirements of one field say together, however many they are.
 struct Term {
     source: SelectableSource,
-    equal: bool,
-    value: Str,
+    /// None: any.
+    equal: Option<Str>,
+    /// Sorted.
+    unequal: Vec<Str>,
+    /// It must equal several values, so nothing matches.
+    contradicts: bool,
+}
+
+impl Term {
+    fn matches(&self, text: &str) -> bool {
+        let is_unequal = self.unequal.binary_search_by(|value| value.as_str().cmp(text)).is_err();
+        is_unequal && !self.contradicts && self.equal.as_ref().is_none_or(|value| value == text)
+    }
+
+    fn require(&mut self, equal: bool, value: Str) {
+        match &self.equal {
+            _ if !equal => self.unequal.push(value),
+            None => self.equal = Some(value),
+            Some(known) => self.contradicts |= *known != value,
+        }
+    }
 }
 
 impl Selection {
@@ -30,23 +50,28 @@ impl Selection {
         options: &ListOptions,
     ) -> Result<Self, ApiError> {
         let labels = options.label_selector.clone();
-        let mut terms = options
-            .field_selector
-            .requirements()
-            .iter()
-            .map(|requirement| term(request.kind, requirement))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut terms = Vec::new();
+        for requirement in options.field_selector.requirements() {
+            let source = source(request.kind, requirement)?;
+            let (equal, value) = (!requirement.negated, requirement.value.clone());
+            term(&mut terms, source).require(equal, value);
+        }
+        for term in &mut terms {
+            term.unequal.sort_unstable();
+        }
         // The deprecated path to watch one object: /watch/…/pods/NAME.
         if let Some(name) = request.info.parts.get(1) {
-            let is_it = |term: &Term| {
-                term.source == SelectableSource::Name && term.equal && term.value == *name
+            let is_it = |requirement: &FieldRequirement| {
+                request.kind.selectable(&requirement.field) == Some(&SelectableSource::Name)
+                    && !requirement.negated
+                    && requirement.value == *name
             };
-            if !terms.is_empty() && !terms.iter().any(is_it) {
+            if !terms.is_empty() && !options.field_selector.requirements().iter().any(is_it) {
                 return Err(ApiError::bad_request(
                     "fieldSelector metadata.name doesn't match requested name",
                 ));
             }
-            terms.push(Term { source: SelectableSource::Name, equal: true, value: name.clone() });
+            term(&mut terms, &SelectableSource::Name).require(true, name.clone());
         }
         let wanted = labels.requirements().iter().filter_map(|requirement| {
             let [value] = requirement.values() else { return None };
@@ -68,7 +93,7 @@ impl Selection {
     pub(crate) fn matches(&self, entry: &Entry) -> bool {
         entry.label_bits & self.label_bits == self.label_bits
             && self.fields.iter().all(|term| match read(entry, &term.source) {
-                Some(text) => (text == term.value) == term.equal,
+                Some(text) => term.matches(text),
                 None => true,
             })
             && self.labels.matches(&entry.labels)
@@ -85,7 +110,7 @@ impl Selection {
             let SelectableSource::Converted(path) = &term.source else { continue };
             let scanned = raw_object::scan(&kind.view(entry)?, &FieldSet::new([path.as_str()]));
             let text = scanned.map_err(ApiError::internal)?.fields.pop().flatten();
-            if (text.unwrap_or_default() == term.value) != term.equal {
+            if !term.matches(&text.unwrap_or_default()) {
                 return Ok(false);
             }
         }
@@ -103,8 +128,7 @@ impl Selection {
     }
 
     fn exact(&self, source: &SelectableSource) -> Option<&Str> {
-        let term = self.fields.iter().find(|term| term.source == *source && term.equal)?;
-        Some(&term.value)
+        self.fields.iter().find(|term| term.source == *source)?.equal.as_ref()
     }
 }
 
@@ -121,11 +145,20 @@ fn read<'a>(entry: &'a Entry, source: &SelectableSource) -> Option<&'a str> {
     })
 }
 
-fn term(kind: &Kind, requirement: &FieldRequirement) -> Result<Term, ApiError> {
+/// The term of a field; a kind has few of them.
+fn term<'a>(terms: &'a mut Vec<Term>, source: &SelectableSource) -> &'a mut Term {
+    let at = terms.iter().position(|term| term.source == *source).unwrap_or_else(|| {
+        let (source, unequal) = (source.clone(), Vec::new());
+        terms.push(Term { source, equal: None, unequal, contradicts: false });
+        terms.len() - 1
+    });
+    &mut terms[at]
+}
+
+fn source<'a>(
+    kind: &'a Kind,
+    requirement: &FieldRequirement,
+) -> Result<&'a SelectableSource, ApiError> {
     let label = requirement.field.as_str();
-    let Some(source) = kind.selectable(label) else {
-        return Err(ApiError::BadRequest(kind.facts.unknown_label(label)));
-    };
-    let (equal, value) = (!requirement.negated, requirement.value.clone());
-    Ok(Term { source: source.clone(), equal, value })
+    kind.selectable(label).ok_or_else(|| ApiError::BadRequest(kind.facts.unknown_label(label)))
 }

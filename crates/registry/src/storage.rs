@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use admission::Pinned;
+use admission::BoxFuture;
 use bytes::Bytes;
 use codec::raw_object::{self, FieldSet, KeyOrder};
 use meta::{ApiError, Cause, Details, GroupResource, GroupVersionKind, Status, Str, Value};
@@ -15,7 +15,7 @@ use store::{
     StoreError, UnreadableObject, Write, label_bits,
 };
 
-use crate::storage_codec::{Encoded, StorageCodec};
+use crate::storage_codec::{EncodedObject, StorageCodec};
 
 /// Shared by all served versions of a resource.
 pub struct Storage {
@@ -44,7 +44,7 @@ pub struct Storage {
 /// write has an effect on the next request.
 pub trait Follower: Send + Sync + 'static {
     /// Resolves when everything up to this revision is known.
-    fn reached(&self, revision: u64) -> Pinned<'_, ()>;
+    fn reached(&self, revision: u64) -> BoxFuture<'_, ()>;
 }
 
 pub struct StorageOptions {
@@ -107,6 +107,11 @@ impl Storage {
         let _ = self.follower.set(follower);
     }
 
+    /// The field that lists and watches are indexed by.
+    pub fn indexed_field(&self) -> Option<&str> {
+        Some(self.fields.get(self.index?)?.as_str())
+    }
+
     /// The index of a field in cache entries.
     pub(crate) fn field(&self, path: &str) -> Option<usize> {
         place(&self.fields, path)
@@ -136,11 +141,11 @@ impl Storage {
 
     /// Encodes an object of the stored version, without its resourceVersion, which the commit
     /// decides.
-    pub(crate) fn encode(&self, mut object: Value) -> Result<Encoded, ApiError> {
+    pub(crate) fn encode(&self, mut object: Value) -> Result<EncodedObject, ApiError> {
         let json = self.json(&mut object);
         let bytes = self.codec.encode(&object, &json).map_err(ApiError::internal)?;
         let json = self.codec.read_back(&object, &json).unwrap_or(json);
-        Ok(Encoded { json, bytes })
+        Ok(EncodedObject { json, bytes })
     }
 
     /// The JSON of an object that is being deleted.
@@ -281,7 +286,7 @@ impl Storage {
     pub(crate) async fn needs_rewrite(
         &self,
         key: &str,
-        object: &Encoded,
+        object: &EncodedObject,
     ) -> Result<bool, ApiError> {
         if self.codec.may_outdate()
             && let Some(found) = self.backend.get(key).await.map_err(store_error)?
@@ -296,7 +301,7 @@ impl Storage {
         &self,
         key: Str,
         expect: Expect,
-        object: Option<&Encoded>,
+        object: Option<&EncodedObject>,
     ) -> Result<u64, StoreError> {
         let value = object.map(|encoded| encoded.bytes.clone());
         let mut span = trace::start("store.Write");

@@ -40,7 +40,7 @@ impl StorageCodec for AsJson {
 
 /// An encoded object.
 #[derive(Clone)]
-pub(crate) struct Encoded {
+pub(crate) struct EncodedObject {
     /// The JSON for clients, without the resourceVersion.
     pub(crate) json: Bytes,
     /// The bytes for the backend.

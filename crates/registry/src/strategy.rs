@@ -101,6 +101,12 @@ pub trait Strategy: Send + Sync + 'static {
         None
     }
 
+    /// Annotations that stand for fields of kube-apiserver's internal type. Metadata that is shown alone
+    /// does not have them.
+    fn internal_annotations(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// The `conditions` of an object's row (finished pods are marked).
     fn row_conditions(&self, _object: &Value) -> Vec<Value> {
         Vec::new()
@@ -114,6 +120,10 @@ pub struct WriteContext<'a> {
     pub now: meta::time::Time,
     /// For the client, about what is changed while the object is prepared.
     pub warnings: &'a Warnings,
+    /// The object had labels before its defaults were set.
+    pub has_sent_labels: bool,
+    /// `metadata.generation` of a new object, as the client sent it.
+    pub sent_generation: Option<i64>,
 }
 
 /// Facts about a kind.
@@ -137,7 +147,7 @@ pub struct Behaviour {
     /// preconditions of its own (namespaces, definitions).
     pub deleted_in_two_steps: bool,
     /// The default propagation of a delete to dependents.
-    pub dependents: Dependents,
+    pub dependents: GarbageCollectionPolicy,
     /// The fields that writes to the object ("") or its subresources cannot change, where they are
     /// not the default: a write to the object cannot change its status, one to the status can
     /// change that and the metadata only.
@@ -149,15 +159,15 @@ pub struct Behaviour {
 
 /// The default propagation of a delete to dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dependents {
-    Deleted,
+pub enum GarbageCollectionPolicy {
+    DeleteDependents,
     /// They are orphaned, as before there was a garbage collector; with a warning to the client, if
     /// there is one.
-    Orphaned {
+    OrphanDependents {
         warning: Option<&'static str>,
     },
     /// The kind has no dependents; the client's policy is ignored.
-    None,
+    Unsupported,
 }
 
 /// Field paths such as `spec` or `metadata.labels`, including everything below.
@@ -206,7 +216,7 @@ impl Default for Behaviour {
             deprecation: None,
             returns_deleted_object: false,
             deleted_in_two_steps: false,
-            dependents: Dependents::Deleted,
+            dependents: GarbageCollectionPolicy::DeleteDependents,
             resets: &[],
             metadata: MetadataChecks {
                 qualified_finalizers: true,

@@ -18,13 +18,13 @@ use crate::{
 
 /// `includeObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Include {
+pub(crate) enum IncludeObject {
     None,
     Metadata,
     Object,
 }
 
-impl Include {
+impl IncludeObject {
     pub(crate) fn read(query: &Query) -> Result<Self, ApiError> {
         match query.text("includeObject") {
             "" | "Metadata" => Ok(Self::Metadata),
@@ -45,14 +45,19 @@ impl Include {
 /// The table of a list.
 pub(crate) struct TableWriter {
     kind: Arc<Kind>,
-    include: Include,
+    include: IncludeObject,
     head: ListHead,
     columns: Bytes,
     now: Time,
 }
 
 impl TableWriter {
-    pub(crate) fn new(engine: &Engine, kind: Arc<Kind>, include: Include, head: ListHead) -> Self {
+    pub(crate) fn new(
+        engine: &Engine,
+        kind: Arc<Kind>,
+        include: IncludeObject,
+        head: ListHead,
+    ) -> Self {
         let columns = column_definitions(engine, &kind);
         Self { kind, include, head, columns, now: Time::now() }
     }
@@ -110,7 +115,7 @@ impl ItemWriter for TableWriter {
 pub(crate) fn of_object(
     engine: &Engine,
     kind: &Kind,
-    include: Include,
+    include: IncludeObject,
     json: &[u8],
 ) -> Result<Bytes, ApiError> {
     of_object_with(engine, kind, include, json, true)
@@ -120,7 +125,7 @@ pub(crate) fn of_object(
 pub(crate) fn of_object_with(
     engine: &Engine,
     kind: &Kind,
-    include: Include,
+    include: IncludeObject,
     json: &[u8],
     with_columns: bool,
 ) -> Result<Bytes, ApiError> {
@@ -143,7 +148,7 @@ pub(crate) fn of_object_with(
 /// The table of a scale of any kind.
 pub(crate) fn of_scale(
     request: &ResourceRequest<'_>,
-    include: Include,
+    include: IncludeObject,
     scale: &Value,
     json: &[u8],
 ) -> Result<Bytes, ApiError> {
@@ -214,7 +219,7 @@ fn write_columns(out: &mut Vec<u8>, columns: &[Column], describe: &FieldDescript
 fn write_row(
     out: &mut Vec<u8>,
     kind: &Kind,
-    include: Include,
+    include: IncludeObject,
     json: &[u8],
     metadata: &[u8],
     now: Time,
@@ -261,12 +266,12 @@ fn write_conditions(out: &mut Vec<u8>, kind: &Kind, object: &Value) {
     out.push(b']');
 }
 
-fn write_object(out: &mut Vec<u8>, include: Include, json: &[u8], metadata: &[u8]) {
+fn write_object(out: &mut Vec<u8>, include: IncludeObject, json: &[u8], metadata: &[u8]) {
     out.extend_from_slice(b",\"object\":");
     match include {
-        Include::None => out.extend_from_slice(b"null"),
-        Include::Metadata => write_metadata_only(out, metadata),
-        Include::Object => out.extend_from_slice(json),
+        IncludeObject::None => out.extend_from_slice(b"null"),
+        IncludeObject::Metadata => write_metadata_only(out, metadata),
+        IncludeObject::Object => out.extend_from_slice(json),
     }
     out.push(b'}');
 }

@@ -53,7 +53,17 @@ impl TestServer {
         for kind in kinds.iter().filter_map(|kind| kind.storage.as_ref()) {
             kind.cache.fresh().await.expect("the memory backend is there");
         }
-        Self { backend, engine: kinds::engine(&kinds[0].schema), kinds }
+        Self { backend, engine: kinds::engine(&kinds[0].schema, kinds::options()), kinds }
+    }
+
+    /// The same server with `--enable-garbage-collector=false`.
+    pub(crate) fn without_garbage_collection(self) -> Self {
+        let options = crate::RegistryOptions { garbage_collection: false, ..kinds::options() };
+        Self { engine: kinds::engine(&self.kinds[0].schema, options), ..self }
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<crate::Engine> {
+        &self.engine
     }
 
     pub(crate) fn kind(&self, version: &str, plural: &str) -> &Arc<Kind> {

@@ -127,7 +127,7 @@ pub(crate) async fn guaranteed_update(
 impl Current {
     async fn new(kind: &Kind, stored: Bytes, revision: u64) -> Result<Self, ApiError> {
         let json = kind.view_of_stored(&stored).await?;
-        let object = decode::tree(&json)?;
+        let object = kind.decode(&json)?;
         Ok(Self { object, json, revision })
     }
 }
@@ -246,7 +246,14 @@ async fn commit_update(
 ) -> Result<Option<WrittenObject>, ApiError> {
     let (kind, old, name) = (request.kind, &current.object, request.info.name.as_str());
     let now = meta::time::Time::now();
-    let cx = WriteContext { kind, user: request.user, now, warnings: request.warnings };
+    let cx = WriteContext {
+        kind,
+        user: request.user,
+        now,
+        warnings: request.warnings,
+        has_sent_labels: false,
+        sent_generation: None,
+    };
     prepare_update(kind, &request.info.subresource, &mut object, old, &cx)?;
     for text in kind.strategy.warnings(&request.info.subresource, &object, Some(old)) {
         request.warnings.add(text);
@@ -373,6 +380,9 @@ pub fn prepare_update(
         kind.gated_fields.validate(object, &mut errors);
     } else {
         kind.strategy.validate_subresource(subresource, object, old, &mut errors);
+    }
+    for text in errors.take_warnings() {
+        cx.warnings.add(text);
     }
     invalid(kind, object, errors)
 }

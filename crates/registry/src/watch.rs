@@ -4,9 +4,9 @@
 use std::{
     collections::VecDeque,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -24,6 +24,7 @@ use crate::{
     response_format::ResponseFormat,
     selectors::Selection,
     storage::{parse_revision, store_error},
+    watch_metrics::WatchScope,
 };
 
 pub(crate) async fn watch(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
@@ -37,6 +38,7 @@ pub(crate) async fn watch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     let content_type = frames.content_type();
     let timeout = timeout(request, &options);
     let timeout_timer = Timer::new(timeout);
+    let began = Instant::now();
     let started = start(request, storage, &options, &selection).await?;
     streamed?;
     let stream = match started {
@@ -53,6 +55,8 @@ pub(crate) async fn watch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
             ready: VecDeque::new(),
             initial: initial.map(|snapshot| Initial { snapshot, after: None }),
             preparing: None,
+            began,
+            scope: WatchScope::of(request.info),
             ended: false,
         },
         // The version is too old: reported as an ERROR event, because the response is a 200 by
@@ -142,7 +146,7 @@ fn timeout(request: &ResourceRequest<'_>, options: &ListOptions) -> Duration {
         // Random, so that clients that started together do not reconnect together.
         _ => {
             let share = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
-            request.engine.tuning.min_request_timeout.mul_f64(1.0 + share)
+            request.engine.options.min_request_timeout.mul_f64(1.0 + share)
         }
     }
 }
@@ -166,6 +170,8 @@ struct WatchResponse {
     initial: Option<Initial>,
     /// Entries that a webhook is converting.
     preparing: Option<Preparing>,
+    began: Instant,
+    scope: WatchScope,
     ended: bool,
 }
 
@@ -355,9 +361,15 @@ impl WatchResponse {
         page.truncate(fits.count());
         if let Some(last) = page.last() {
             initial.after = Some(last.key.clone());
+            if let Some(storage) = &self.frames.kind().storage {
+                let counter = &storage.cache.read_metrics().initial_events;
+                counter.fetch_add(page.len() as u64, Ordering::Relaxed);
+            }
         } else {
             self.initial = None;
             if self.sends_initial_events_end {
+                let metrics = &self.frames.kind().watch_metrics;
+                metrics.initial_events_sent(self.scope, self.began.elapsed());
                 let frame = self.frames.bookmark(revision, true);
                 self.push(frame);
             }

@@ -1,12 +1,12 @@
 //! What writing an object takes beyond the right to write objects of its kind, where the object itself
 //! decides: a role must not grant more than its writer holds.
 
-use admission::Pinned;
+use admission::BoxFuture;
 use meta::{ApiError, RequestInfo, User, Value};
 
 /// Asked after admission has changed the object and before it is validated.
 pub trait WriteAuthorizer: Send + Sync + 'static {
-    fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> Pinned<'a, Result<(), ApiError>>;
+    fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> BoxFuture<'a, Result<(), ApiError>>;
 }
 
 /// A write that has to be authorized by its object.

@@ -6,15 +6,16 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 async fn long_requests_are_recognized_by_their_sizes() {
     let server = TestServer::start().await;
     let (small, large) = ("x".repeat(1 << 10), "x".repeat(40 << 10));
+    let huge = "x".repeat(80 << 10);
     let widget = |name: &str, note: &str| {
         format!("{{metadata: {{name: {name}, annotations: {{note: {note}}}}}}}")
     };
     let items = "/v1/namespaces/ns/widgets";
-    for (name, note) in [("small", &small), ("large", &large)] {
+    for (name, note) in [("small", &small), ("large", &large), ("huge", &huge)] {
         server.check(&format!("POST {items}"), &widget(name, note), "201").await;
     }
     // A consistent list: the cache has them now.
-    server.check("GET /v1/widgets", "", "200 names=large,small").await;
+    server.check("GET /v1/widgets", "", "200 names=huge,large,small").await;
     let cases = [
         ("POST", "", "", &small, false),
         ("POST", "", "", &large, true),
@@ -28,7 +29,10 @@ async fn long_requests_are_recognized_by_their_sizes() {
         ("APPLY", "/small", "", &small, false),
         ("APPLY", "/small", "", &"x".repeat(4 << 10), true),
         ("GET", "/large", "application/json", &small, false),
-        ("GET", "/large", PROTOBUF, &small, true),
+        ("GET", "/large", "application/yaml", &small, true),
+        // Made once and kept with the object.
+        ("GET", "/large", PROTOBUF, &small, false),
+        ("GET", "/huge", PROTOBUF, &small, true),
         ("GET", "/small", PROTOBUF, &small, false),
         ("GET", "", PROTOBUF, &small, false),
         ("WATCH", "", PROTOBUF, &large, false),

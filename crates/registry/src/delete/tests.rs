@@ -105,6 +105,17 @@ async fn the_propagation_policy_becomes_a_finalizer() {
     // The last word counts.
     let line = format!("{A}?propagationPolicy=Background");
     orphan.check(&line, "", "200 status=Success").await;
+    for policy in ["Foreground", "Orphan", "Background"] {
+        let server = server().await.without_garbage_collection();
+        let line = format!("{A}?propagationPolicy={policy}");
+        server.check(&line, "", "200 status=Success").await;
+        server.check(GET, "", GONE).await;
+    }
+    // Finalizers of an earlier deletion stay.
+    let server = with("{metadata: {name: a, finalizers: [orphan]}}").await;
+    let server = server.without_garbage_collection();
+    let line = format!("{A}?propagationPolicy=Background");
+    server.check(&line, "", "200 metadata.finalizers=[\"orphan\"]").await;
 }
 
 #[tokio::test]

@@ -1,3 +1,6 @@
+use schema::openapi::{CUSTOM_PATCHES, PATCHES};
+
+use super::{MEDIA_TYPES, PatchType};
 use crate::testing::TestServer;
 
 const A: &str = "/v1/namespaces/ns/widgets/a";
@@ -217,4 +220,16 @@ async fn an_apply_with_a_uid_finds_its_object_or_conflicts() {
     let conflict = "409 Conflict: Operation cannot be fulfilled on widgets.example.com \"a\": uid \
                     mismatch: the provided object specified uid u, and no existing object was found";
     server.check(&format!("{APPLY}?fieldManager=m"), body, conflict).await;
+}
+
+/// A patch type that OpenAPI does not know is one that clients do not find.
+#[test]
+fn openapi_has_the_media_types_of_patches() {
+    let without = |left_out: &[PatchType]| -> Vec<&str> {
+        let rest = MEDIA_TYPES.iter().filter(|(_, patch_type)| !left_out.contains(patch_type));
+        rest.map(|(media_type, _)| *media_type).collect()
+    };
+    // Compat: CBOR is not in the documents, even where it is served.
+    assert_eq!(without(&[PatchType::ApplyCbor]), PATCHES);
+    assert_eq!(without(&[PatchType::ApplyCbor, PatchType::Strategic]), CUSTOM_PATCHES);
 }

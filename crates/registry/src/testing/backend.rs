@@ -33,6 +33,10 @@ impl FaultyBackend {
 }
 
 impl Backend for FaultyBackend {
+    fn oldest_revision(&self) -> u64 {
+        self.memory.oldest_revision()
+    }
+
     fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<KeyValue>, StoreError>> {
         self.memory.get(key)
     }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use admission::Pinned;
+use admission::BoxFuture;
 use meta::{ApiError, FieldErrors, GroupVersion, GroupVersionKind, Str, Value, field::path, value};
 use schema::{
     Field, ListType, PatchStrategy, ResourceFacts, Schema, SelectableField, StorageEncoding,
@@ -12,9 +12,9 @@ use store::Backend;
 
 use super::FaultyBackend;
 use crate::{
-    Action, ActionContext, AsJson, Behaviour, Cell, Column, ComputeContext, ComputedResource,
-    Conversion, DefaultStrategy, DeleteOptions, Engine, Kind, Outcome, Storage, StorageOptions,
-    Strategy, Tuning,
+    Action, ActionContext, ActionOutcome, AsJson, Behaviour, Cell, Column, ComputeContext,
+    ComputedResource, Conversion, DefaultStrategy, DeleteOptions, Engine, Kind, RegistryOptions,
+    Storage, StorageOptions, Strategy,
 };
 
 pub(super) const GROUP: &str = "example.com";
@@ -83,17 +83,21 @@ pub(super) fn all(
     [change(widget("v1")), widget("v2"), gadgets, sums].map(Arc::new).into()
 }
 
-pub(super) fn engine(schema: &Arc<Schema>) -> Arc<Engine> {
-    let tuning = Tuning {
+pub(super) fn options() -> RegistryOptions {
+    RegistryOptions {
         min_request_timeout: Duration::from_mins(30),
         offered: codec::negotiate::OFFERED_WITH_CBOR,
         delete_collection_workers: 2,
+        garbage_collection: true,
         unsafe_deletion: true,
-    };
+    }
+}
+
+pub(super) fn engine(schema: &Arc<Schema>, options: RegistryOptions) -> Arc<Engine> {
     let chain = admission::Chain::new(Vec::new(), admission::testing::empty_cluster());
     let authorizer = admission::testing::empty_cluster().authorizer;
     let words = Box::new(|fields: &[(&str, &str)]| vec![String::new(); fields.len()]);
-    Engine::new(chain, authorizer, tuning, schema.clone(), words)
+    Engine::new(chain, authorizer, options, schema.clone(), words)
 }
 
 struct WidgetStrategy;
@@ -185,17 +189,17 @@ impl Action for Launch {
         &'a self,
         mut launch: Value,
         cx: &'a ActionContext<'a>,
-    ) -> Pinned<'a, Result<Outcome, ApiError>> {
+    ) -> BoxFuture<'a, Result<ActionOutcome, ApiError>> {
         Box::pin(async move {
             let widget = cx.object().await?;
             if launch.str_at(&["fuel"]) == "all" {
                 if !cx.dry_run {
                     cx.delete(&DeleteOptions::default()).await?;
                 }
-                return Ok(Outcome::Done);
+                return Ok(ActionOutcome::Done);
             }
             launch.set_at(&["launched"], widget.str_at(&["spec", "color"]));
-            Ok(Outcome::Object(launch))
+            Ok(ActionOutcome::Object(launch))
         })
     }
 }
@@ -217,14 +221,14 @@ impl ComputedResource for Sums {
         &'a self,
         mut sum: Value,
         _: &'a ComputeContext<'a>,
-    ) -> Pinned<'a, Result<Outcome, ApiError>> {
+    ) -> BoxFuture<'a, Result<ActionOutcome, ApiError>> {
         let number = |field| sum.i64_at(&["spec", field]).unwrap_or_default();
         let total = number("a") + number("b");
         sum.set_at(&["status", "total"], total);
-        Box::pin(std::future::ready(Ok(Outcome::Object(sum))))
+        Box::pin(std::future::ready(Ok(ActionOutcome::Object(sum))))
     }
 
-    fn list(&self) -> Pinned<'_, Result<Vec<Value>, ApiError>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Value>, ApiError>> {
         let sum = |name: &str, total: i64| value!({"metadata": {"name": (name)}, "status": {"total": (total)}});
         Box::pin(std::future::ready(Ok(vec![sum("one", 1), sum("two", 2)])))
     }
@@ -285,8 +289,15 @@ fn schema() -> Schema {
     let mut add = |name: &str, fields: Vec<(&str, schema::NodeType)>| {
         let mut ty = Type::default();
         ty.name = name.into();
-        ty.fields =
-            fields.into_iter().zip(1..).map(|((name, kind), tag)| field(name, kind, tag)).collect();
+        // kind and apiVersion of an object are in its protobuf envelope, not in its message.
+        let in_envelope = |field: &str| !name.is_empty() && matches!(field, "kind" | "apiVersion");
+        let tags = fields.iter().scan(0, |tag, (field, _)| {
+            *tag += u32::from(!in_envelope(field));
+            Some(if in_envelope(field) { 0 } else { *tag })
+        });
+        let tags: Vec<u32> = tags.collect();
+        let fields = fields.into_iter().zip(tags);
+        ty.fields = fields.map(|((name, kind), tag)| field(name, kind, tag)).collect();
         if let Some((version, kind)) =
             name.strip_prefix("com.example.").and_then(|n| n.split_once('.'))
         {
@@ -391,8 +402,6 @@ fn schema() -> Schema {
 }
 
 fn field(name: &str, kind: schema::NodeType, tag: u32) -> Field {
-    // kind and apiVersion are in a protobuf object's envelope, not in its message.
-    let tag = if matches!(name, "kind" | "apiVersion") { 0 } else { tag };
     let mut field = Field { name: name.into(), node: kind.into(), tag, ..Field::default() };
     match name {
         "mode" => field.node.default = Some(Value::from("auto")),
