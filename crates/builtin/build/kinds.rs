@@ -29,6 +29,8 @@ pub(super) struct KindFacts {
     any_finalizer: bool,
     recheck_on_update: Option<String>,
     recheck_on_status_update: Option<String>,
+    /// The minor release, or 0.
+    introduced: u32,
 }
 
 pub(super) struct GatedField {
@@ -69,7 +71,13 @@ pub(super) fn read(declared: &Options, kind: &GroupVersionKind, type_id: TypeId)
         any_finalizer: declared.flag("any_finalizer"),
         recheck_on_update: declared.name("recheck_on_update"),
         recheck_on_status_update: declared.name("recheck_on_status_update"),
+        introduced: declared.string("introduced").map_or(0, |release| minor(&release)),
     }
+}
+
+fn minor(release: &str) -> u32 {
+    let minor = release.strip_prefix("1.").and_then(|minor| minor.parse().ok());
+    minor.unwrap_or_else(|| panic!("{release} is no release such as 1.36"))
 }
 
 /// The text of the warning, word for word Kubernetes'.
@@ -148,10 +156,13 @@ fn kind_source(facts: &KindFacts, definitions: &Definitions, out: &mut String) {
         .collect();
     let dependents = match facts.dependents.as_deref() {
         Some("ORPHANED") => {
-            format!("Dependents::Orphaned {{ warning: {:?} }}", facts.orphan_warning)
+            format!(
+                "GarbageCollectionPolicy::OrphanDependents {{ warning: {:?} }}",
+                facts.orphan_warning
+            )
         }
-        Some("NO_DEPENDENTS") => "Dependents::None".to_owned(),
-        _ => "Dependents::Deleted".to_owned(),
+        Some("NO_DEPENDENTS") => "GarbageCollectionPolicy::Unsupported".to_owned(),
+        _ => "GarbageCollectionPolicy::DeleteDependents".to_owned(),
     };
     let _ = write!(
         out,
@@ -162,6 +173,7 @@ fn kind_source(facts: &KindFacts, definitions: &Definitions, out: &mut String) {
         feature_gate: {},
         gated_fields: &[{gated}],
         pod_spec: {:?},
+        introduced: {},
         behaviour: Behaviour {{
             name_rule: {},
             unconditional_update: {},
@@ -183,6 +195,7 @@ fn kind_source(facts: &KindFacts, definitions: &Definitions, out: &mut String) {
 ",
         option(gate),
         found.pod_spec,
+        facts.introduced,
         name_rule(facts.name_rule.as_deref()),
         !facts.conditional_update,
         facts.create_on_update,

@@ -354,6 +354,7 @@ impl<'a> Reader<'a> {
         };
         Ok(match scalar {
             "ANY" => NodeType::Any,
+            "RAW" => NodeType::Raw,
             "TIME" => NodeType::Time,
             "MICRO_TIME" => NodeType::MicroTime,
             "DURATION" => NodeType::Duration,

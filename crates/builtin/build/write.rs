@@ -88,6 +88,7 @@ impl Writer {
                 self.list(list);
                 self.node(item);
             }
+            NodeType::Raw => self.size(19),
         }
         self.flags(&[node.atomic, node.granular, node.nullable, node.wrapped]);
         self.option(node.default.as_ref(), Self::value);

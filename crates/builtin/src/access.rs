@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use meta::{Str, User, Value, authorization::Authorizer};
-use registry::Pinned;
+use registry::BoxFuture;
 
 /// Given by the server, which puts them together from its flags.
 #[derive(Clone)]
@@ -34,10 +34,10 @@ pub trait TokenAuthenticator: Send + Sync + 'static {
         &'a self,
         token: &'a str,
         audiences: &'a [Str],
-    ) -> Pinned<'a, Result<Option<TokenUser>, String>>;
+    ) -> BoxFuture<'a, Result<Option<TokenUser>, String>>;
 }
 
-/// The user that a token stands for, and for whom it was meant.
+/// The user of a token, and its audiences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenUser {
     pub user: User,

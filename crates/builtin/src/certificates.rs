@@ -2,5 +2,5 @@
 
 pub(crate) mod certificate_signing_request;
 pub(crate) mod cluster_trust_bundle;
-mod pem;
+pub(crate) mod pem;
 pub(crate) mod pod_certificate_request;

@@ -1,7 +1,7 @@
 //! The server as a client of itself, for objects that follow from others.
 
 use meta::{ApiError, GroupVersionResource, Value};
-use registry::Pinned;
+use registry::BoxFuture;
 
 /// Given once the server is put together; acts as the server itself.
 pub trait Client: Send + Sync + 'static {
@@ -10,12 +10,12 @@ pub trait Client: Send + Sync + 'static {
         gvr: GroupVersionResource,
         namespace: &'a str,
         object: &'a Value,
-    ) -> Pinned<'a, Result<(), ApiError>>;
+    ) -> BoxFuture<'a, Result<(), ApiError>>;
 
     fn delete<'a>(
         &'a self,
         gvr: GroupVersionResource,
         namespace: &'a str,
         name: &'a str,
-    ) -> Pinned<'a, Result<(), ApiError>>;
+    ) -> BoxFuture<'a, Result<(), ApiError>>;
 }

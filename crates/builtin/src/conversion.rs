@@ -31,11 +31,11 @@ pub(crate) fn between(
             Arc::new(device::TemplateV1Beta1)
         }
         ("resource.k8s.io", "v1beta1", "ResourceSlice") => Arc::new(device::SliceV1Beta1),
-        _ => Arc::new(SameShape),
+        _ => Arc::new(SameFields),
     })
 }
 
-/// All served versions of one resource, for server-side apply: who owns a field may have said so in
+/// All served versions of one resource, for server-side apply: a manager may own a field in
 /// another version than the one that is written now.
 #[derive(Default)]
 pub(crate) struct ServedVersions(pub(crate) Vec<ServedVersion>);
@@ -74,14 +74,70 @@ impl VersionConverter for ServedVersions {
 }
 
 /// Versions that differ in nothing but their name.
-struct SameShape;
+struct SameFields;
 
-impl Conversion for SameShape {
+impl Conversion for SameFields {
     fn to_stored(&self, object: Value) -> Value {
         object
     }
 
     fn to_served(&self, object: Value) -> Value {
         object
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::{cancel::is_interruptible, growth::assert_linear, value};
+
+    use super::*;
+
+    /// A huge object is not converted to its end for a client that is gone, and costs in proportion to its size.
+    #[test]
+    fn conversions_are_linear_and_interruptible() {
+        let metric = value!({"type": "Resource",
+            "resource": {"name": "memory", "target": {"type": "Value", "averageValue": "1"}}});
+        let column = value!({"name": "a", "type": "string", "jsonPath": ".spec.a"});
+        let cases: [(&str, &dyn Conversion, &[&str], Value); 5] = [
+            ("metrics", &horizontal_pod_autoscaler::V1, &["spec", "metrics"], metric),
+            (
+                "versions",
+                &custom_resource_definition::V1Beta1,
+                &["spec", "versions"],
+                value!({"name": "v1", "additionalPrinterColumns": [(column)]}),
+            ),
+            (
+                "claim",
+                &device::ClaimV1Beta1,
+                &["spec", "devices", "requests"],
+                value!({"name": "r", "exactly": {"deviceClassName": "c", "count": 1i64}}),
+            ),
+            (
+                "template",
+                &device::TemplateV1Beta1,
+                &["spec", "spec", "devices", "requests"],
+                value!({"name": "r", "exactly": {"deviceClassName": "c"}}),
+            ),
+            (
+                "slice",
+                &device::SliceV1Beta1,
+                &["spec", "devices"],
+                value!({"name": "d", "attributes": {"a": {"int": 1i64}}}),
+            ),
+        ];
+        for (name, conversion, path, item) in cases {
+            let object = |n: usize| {
+                let mut object = Value::object();
+                object.set_at(path, vec![item.clone(); n]);
+                object
+            };
+            let both = |object: &Value| {
+                drop(conversion.to_stored(conversion.to_served(object.clone())));
+            };
+            assert_linear(name, 500, object, both);
+            assert!(is_interruptible(|| drop(conversion.to_served(object(500)))), "{name}");
+            let served = conversion.to_served(object(500));
+            assert!(is_interruptible(|| drop(conversion.to_stored(served))), "{name}");
+        }
     }
 }

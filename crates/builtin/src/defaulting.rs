@@ -50,7 +50,7 @@ impl SetDefault for Map {
 pub(crate) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
-        Value::Bool(true) | Value::Number(meta::Number::Float(_)) => false,
+        Value::Bool(true) | Value::Number(meta::Number::Float(_)) | Value::Raw(_) => false,
         Value::Number(meta::Number::Int(number)) => *number == 0,
         Value::String(text) => text.is_empty(),
         Value::Array(items) => items.is_empty(),

@@ -132,6 +132,7 @@ impl Reader {
             15 => NodeType::SchemaOrArray(self.type_id()),
             16 => NodeType::SchemaOrStringArray(self.type_id()),
             17 => NodeType::Map(Box::new(self.node())),
+            19 => NodeType::Raw,
             _ => {
                 let list = self.list();
                 NodeType::List(Box::new(self.node()), list)

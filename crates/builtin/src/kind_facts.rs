@@ -5,7 +5,7 @@ use meta::{
     GroupVersionKind,
     names::{is_config_map_key, name_is_dns_label, name_is_dns_subdomain, name_is_path_segment},
 };
-use registry::{Behaviour, Dependents, MetadataChecks, ObjectMetaValidation};
+use registry::{Behaviour, GarbageCollectionPolicy, MetadataChecks, ObjectMetaValidation};
 
 use crate::validation::name_is_ip;
 
@@ -22,6 +22,8 @@ pub(crate) struct KindFacts {
     pub(crate) gated_fields: &'static [(FeatureGate, &'static str)],
     /// Where the kind has the spec of a pod: `spec.template.spec`.
     pub(crate) pod_spec: Option<&'static str>,
+    /// The minor release in which this version of the kind appeared; 0: before those that can be emulated.
+    pub(crate) introduced: u32,
     pub(crate) behaviour: Behaviour,
 }
 
@@ -34,6 +36,11 @@ pub(crate) fn of(kind: &GroupVersionKind) -> &'static KindFacts {
 /// The gate without which a kind is not served, whatever `--runtime-config` says.
 pub fn gate_of(kind: &GroupVersionKind) -> Option<FeatureGate> {
     of(kind).feature_gate
+}
+
+/// The minor release in which this version of a kind appeared; 0: long ago.
+pub fn introduced_in(kind: &GroupVersionKind) -> u32 {
+    of(kind).introduced
 }
 
 fn name_is_config_map_key(name: &str, _prefix: bool) -> Vec<String> {

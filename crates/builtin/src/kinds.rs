@@ -9,7 +9,7 @@ use schema::{ResourceFacts, Schema};
 use store::Backend;
 
 use crate::{
-    Access, Definitions, Tokens, Wiring, columns,
+    Access, Definitions, RestStorageProvider, TokenIssuer, columns,
     conversion::{self, ServedVersion, ServedVersions},
     feature_gated_fields,
     feature_gates::FeatureGates,
@@ -31,10 +31,10 @@ pub struct Options {
     pub event_ttl: Duration,
     /// The strategy of CustomResourceDefinition.
     pub crd_strategy: Arc<dyn Strategy>,
-    /// Who knows users and their rights, for reviews and escalation checks.
+    /// Authorizer and token authenticator, for reviews and escalation checks.
     pub access: Access,
-    /// Who makes tokens for service accounts.
-    pub tokens: Arc<dyn Tokens>,
+    /// Issues tokens of service accounts.
+    pub tokens: Arc<dyn TokenIssuer>,
     /// `10.0.0.0/24`: one range, or two of different families; the first is the default.
     pub service_cluster_ip_ranges: Vec<String>,
     /// First and last of the ports that services get on nodes.
@@ -51,18 +51,18 @@ pub fn kinds(
     served: &dyn Fn(&ResourceFacts) -> bool,
     backend: &Arc<dyn Backend>,
     options: &Options,
-) -> (Vec<Arc<Kind>>, Wiring) {
-    let wiring = Wiring::new(options, backend);
+) -> (Vec<Arc<Kind>>, RestStorageProvider) {
+    let rest_storage = RestStorageProvider::new(options, backend);
     let mut served_resources: Vec<ServedResource<'_>> = Vec::new();
     for facts in definitions.resources.iter().filter(|facts| served(facts)) {
         served_resources.push(ServedResource::new(definitions, facts));
     }
     let forms = StorageFormats::new(definitions, schema, options.form, &options.crd_strategy);
     if let Some(codec) = forms.between_servers("RangeAllocation") {
-        wiring.share_node_ports(&options.prefix, codec);
+        rest_storage.share_node_ports(&options.prefix, codec);
     }
     if let Some(codec) = forms.between_servers("Endpoints") {
-        wiring.share_addresses(&options.prefix, codec);
+        rest_storage.share_addresses(&options.prefix, codec);
     }
     let mut storages: HashMap<Str, Arc<Storage>> = HashMap::new();
     let mut kinds = Vec::with_capacity(served_resources.len());
@@ -94,10 +94,29 @@ pub fn kinds(
         let kind = kind.with_described_columns(|column| columns::describe(name, column));
         let gated_fields =
             feature_gated_fields::of(facts, options.allow_privileged, options.features);
-        kinds.push(Arc::new(wiring.wire(kind).with_gated_fields(gated_fields)));
+        kinds.push(Arc::new(rest_storage.provide(kind).with_gated_fields(gated_fields)));
     }
-    wiring.know(&kinds);
-    (kinds, wiring)
+    rest_storage.link_kinds(&kinds);
+    (kinds, rest_storage)
+}
+
+/// The kinds of admission configurations in `v1`, for those that are read from files: their names, which the
+/// API refuses, are allowed.
+pub fn static_admission_kinds(
+    definitions: &Definitions,
+    schema: &Arc<Schema>,
+    crd_strategy: &Arc<dyn Strategy>,
+) -> Vec<Kind> {
+    let of_group = definitions.resources.iter().filter(|facts| {
+        facts.kind.group == "admissionregistration.k8s.io" && facts.kind.version == "v1"
+    });
+    let kinds = of_group.map(|facts| {
+        let (own, off) = (kind_facts::of(&facts.kind), FeatureGates::default());
+        let strategy = strategies::of(&facts.kind.group, &facts.kind.kind, off, crd_strategy);
+        Kind::new(facts.clone(), schema.clone(), own.behaviour, strategy, None, None, None)
+            .with_gated_fields(feature_gated_fields::of(own, false, off))
+    });
+    kinds.collect()
 }
 
 /// A served resource, with its storage version and the conversion to it.

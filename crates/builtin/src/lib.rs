@@ -31,6 +31,7 @@ mod printer_cells;
 mod quota;
 mod rbac;
 mod resource;
+mod rest_storage_provider;
 mod scheduling;
 mod storage;
 mod storage_format;
@@ -39,19 +40,19 @@ mod storagemigration;
 mod strategies;
 mod validation;
 mod warnings;
-mod wiring;
 
 pub use access::{Access, RuleResolver, TokenAuthenticator, TokenUser};
 pub use client::Client;
 pub use core::{
     master_leases::{MasterLeases, PeerLeases},
-    service_account::token::Tokens,
+    service::metrics::register_service_metrics,
+    service_account::token::TokenIssuer,
 };
 pub use definitions::Definitions;
 pub use feature_gates::{FeatureGate, FeatureGates};
-pub use kind_facts::gate_of;
-pub use kinds::{Options, kinds};
+pub use kind_facts::{gate_of, introduced_in};
+pub use kinds::{Options, kinds, static_admission_kinds};
 pub use quota::{ClaimObjects, quota_evaluators};
+pub use rest_storage_provider::RestStorageProvider;
 pub use storage_format::StorageFormat;
 pub use storage_transcoder::StorageTranscoder;
-pub use wiring::Wiring;

@@ -1,4 +1,4 @@
-//! The group `resource.k8s.io`: devices and who uses them.
+//! The group `resource.k8s.io`: dynamic resource allocation.
 
 mod device;
 pub(crate) mod device_class;

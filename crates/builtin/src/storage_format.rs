@@ -58,8 +58,19 @@ impl<'a> StorageFormats<'a> {
         gvk: &GroupVersionKind,
         ty: TypeId,
     ) -> Arc<dyn StorageCodec> {
+        // Only for defaults, which depend on no gate.
+        let strategy = strategies::of(
+            &facts.kind.group,
+            &facts.kind.kind,
+            FeatureGates::default(),
+            &self.crd_strategy,
+        );
+        let reads_back = READ_BACK.contains(&(&gvk.group, &gvk.kind));
         if self.form == StorageFormat::Own {
-            return Arc::new(AsJson);
+            if !reads_back {
+                return Arc::new(AsJson);
+            }
+            return Arc::new(Defaulted { schema: self.schema.clone(), strategy, ty });
         }
         let storage = facts.storage.as_ref();
         // Aggregated and custom API servers know no protobuf.
@@ -74,13 +85,8 @@ impl<'a> StorageFormats<'a> {
         Arc::new(StoredFormat {
             schema: self.schema.clone(),
             tables: self.tables.clone(),
-            // Only for defaults, which depend on no gate.
-            strategy: strategies::of(
-                &facts.kind.group,
-                &facts.kind.kind,
-                FeatureGates::default(),
-                &self.crd_strategy,
-            ),
+            strategy,
+            reads_back,
             gvk: gvk.clone(),
             ty,
             form,
@@ -99,6 +105,7 @@ impl<'a> StorageFormats<'a> {
             schema: self.schema.clone(),
             tables: self.tables.clone(),
             strategy: Arc::new(registry::DefaultStrategy),
+            reads_back: false,
             gvk,
             ty,
             form: self.form,
@@ -138,6 +145,8 @@ struct StoredFormat {
     schema: Arc<Schema>,
     tables: Arc<Tables>,
     strategy: Arc<dyn Strategy>,
+    /// Whether the kind is one of `READ_BACK`.
+    reads_back: bool,
     /// What the cache holds.
     gvk: GroupVersionKind,
     ty: TypeId,
@@ -154,7 +163,8 @@ impl StorageCodec for StoredFormat {
         let Some(version) = self.written.map(|at| &self.versions[at]) else {
             let stored = self.write(object, json, self.ty)?;
             if let Some(own) = &self.own {
-                own.remember(&stored, json);
+                let json = self.read_back(object, json).unwrap_or_else(|| json.clone());
+                own.remember(&stored, &json);
             }
             return Ok(stored);
         };
@@ -165,12 +175,56 @@ impl StorageCodec for StoredFormat {
         self.write(&other, &out.into(), version.ty)
     }
 
+    /// Compat: an update that changes nothing stores the defaults.
+    fn may_outdate(&self) -> bool {
+        self.reads_back
+    }
+
+    fn read_back(&self, object: &Value, _json: &Bytes) -> Option<Bytes> {
+        self.reads_back.then(|| with_defaults(object, &*self.strategy, &self.schema, self.ty))
+    }
+
     fn decode(&self, stored: &Bytes) -> Result<Bytes, String> {
         if let Some(json) = self.own.as_ref().and_then(|own| own.take(stored)) {
             debug_assert_eq!(Ok(&json), self.decode_anew(stored).as_ref(), "as others read it");
             return Ok(json);
         }
         self.decode_anew(stored)
+    }
+}
+
+/// Compat: kinds that kube-apiserver stores without some of their defaults, because what they depend on is set
+/// (or what had them is removed) after the defaults: the phase of a claim, labels of a job whose template gets its
+/// labels from the server, behaviour of an autoscaler that came as an annotation. Clients see the defaults.
+const READ_BACK: &[(&str, &str)] =
+    &[("", "PersistentVolumeClaim"), ("autoscaling", "HorizontalPodAutoscaler"), ("batch", "Job")];
+
+fn with_defaults(object: &Value, strategy: &dyn Strategy, schema: &Schema, ty: TypeId) -> Bytes {
+    let mut object = object.clone();
+    strategy.default(&mut object);
+    let mut out = Vec::with_capacity(4096);
+    codec::json::encode(&object, schema, ty, &mut out);
+    out.into()
+}
+
+/// Stores the served JSON of kinds that are read back with more defaults.
+struct Defaulted {
+    schema: Arc<Schema>,
+    strategy: Arc<dyn Strategy>,
+    ty: TypeId,
+}
+
+impl StorageCodec for Defaulted {
+    fn encode(&self, object: &Value, _json: &Bytes) -> Result<Bytes, String> {
+        Ok(with_defaults(object, &*self.strategy, &self.schema, self.ty))
+    }
+
+    fn read_back(&self, object: &Value, _json: &Bytes) -> Option<Bytes> {
+        Some(with_defaults(object, &*self.strategy, &self.schema, self.ty))
+    }
+
+    fn decode(&self, stored: &Bytes) -> Result<Bytes, String> {
+        Ok(stored.clone())
     }
 }
 

@@ -12,7 +12,7 @@ use registry::{DefaultStrategy, Strategy};
 use crate::{
     admissionregistration::{
         mutating_admission_policy::MutatingAdmissionPolicy, policy_binding::PolicyBinding,
-        validating_admission_policy::ValidatingAdmissionPolicy,
+        static_names::StaticNames, validating_admission_policy::ValidatingAdmissionPolicy,
         webhook_configuration::WebhookConfiguration,
     },
     apiregistration::api_service::ApiService,
@@ -21,7 +21,7 @@ use crate::{
         controller_revision::ControllerRevision, daemon_set::DaemonSet, deployment::Deployment,
         replica_set::ReplicaSet, stateful_set::StatefulSet,
     },
-    authorization::access_review::{AccessReviewRules, Scope},
+    authorization::access_review::{AccessReviewRules, ReviewScope},
     autoscaling::horizontal_pod_autoscaler::HorizontalPodAutoscaler,
     batch::{cron_job::CronJob, job::Job},
     certificates::{
@@ -96,18 +96,18 @@ pub(crate) fn of(
         ("apps", "ReplicaSet") => Arc::new(ReplicaSet(pods)),
         ("apps", "StatefulSet") => Arc::new(StatefulSet(pods)),
         ("authorization.k8s.io", "SelfSubjectAccessReview") => {
-            Arc::new(AccessReviewRules(Scope::Oneself))
+            Arc::new(AccessReviewRules(ReviewScope::Oneself))
         }
         ("authorization.k8s.io", "SubjectAccessReview") => {
-            Arc::new(AccessReviewRules(Scope::AnySubject))
+            Arc::new(AccessReviewRules(ReviewScope::AnySubject))
         }
         ("authorization.k8s.io", "LocalSubjectAccessReview") => {
-            Arc::new(AccessReviewRules(Scope::AnySubjectInNamespace))
+            Arc::new(AccessReviewRules(ReviewScope::AnySubjectInNamespace))
         }
         ("autoscaling", "HorizontalPodAutoscaler") => Arc::new(HorizontalPodAutoscaler),
         ("batch", "CronJob") => Arc::new(CronJob(pods)),
         ("batch", "Job") => Arc::new(Job(pods)),
-        ("admissionregistration.k8s.io", kind) => admission(kind),
+        ("admissionregistration.k8s.io", kind) => admission(kind, StaticNames::new(features)),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => crd.clone(),
         ("apiregistration.k8s.io", "APIService") => Arc::new(ApiService),
         ("certificates.k8s.io", "CertificateSigningRequest") => Arc::new(CertificateSigningRequest),
@@ -150,15 +150,15 @@ pub(crate) fn of(
     }
 }
 
-fn admission(kind: &str) -> Arc<dyn Strategy> {
+fn admission(kind: &str, names: StaticNames) -> Arc<dyn Strategy> {
     match kind {
-        "MutatingAdmissionPolicy" => Arc::new(MutatingAdmissionPolicy),
-        "ValidatingAdmissionPolicy" => Arc::new(ValidatingAdmissionPolicy),
+        "MutatingAdmissionPolicy" => Arc::new(MutatingAdmissionPolicy(names)),
+        "ValidatingAdmissionPolicy" => Arc::new(ValidatingAdmissionPolicy(names)),
         "MutatingAdmissionPolicyBinding" | "ValidatingAdmissionPolicyBinding" => {
-            Arc::new(PolicyBinding)
+            Arc::new(PolicyBinding(names))
         }
         "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
-            Arc::new(WebhookConfiguration)
+            Arc::new(WebhookConfiguration(names))
         }
         _ => Arc::new(DefaultStrategy),
     }

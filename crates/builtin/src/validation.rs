@@ -7,8 +7,10 @@ pub(crate) mod admission;
 pub(crate) mod cron;
 pub(crate) mod cursor;
 pub(crate) mod data;
+pub(crate) mod devices;
 pub(crate) mod duration;
 pub(crate) mod endpoints;
+pub(crate) mod go_json;
 #[cfg(test)]
 mod growth_tests;
 pub(crate) mod ip;
@@ -16,10 +18,10 @@ pub(crate) mod names;
 pub(crate) mod pod_spec;
 pub(crate) mod pod_template;
 pub(crate) mod ratcheting;
-pub(crate) mod resource;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod time_zones;
+mod unified_diff;
 pub(crate) mod workloads;
 
 use meta::{

@@ -69,15 +69,3 @@ pub(crate) fn load_balancer(object: &Value) -> Vec<String> {
     }
     texts
 }
-
-/// Names that are kept for admission configured by files.
-pub(crate) fn reserved_for_files(object: &Value) -> Vec<String> {
-    if !object.str_at(&["metadata", "name"]).ends_with(".static.k8s.io") {
-        return Vec::new();
-    }
-    vec![
-        "metadata.name: names ending with \".static.k8s.io\" are reserved for static \
-         manifest-based configurations and cannot be managed via the API"
-            .to_owned(),
-    ]
-}

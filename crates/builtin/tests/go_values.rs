@@ -4,6 +4,7 @@
 //! of fields, their tags and types: nothing can be wrong without showing here.
 
 use builtin::Definitions;
+use codec::protobuf::{self, Tables};
 use meta::json::write_string;
 use schema::{Field, Node, NodeType, Presence, Schema, Type};
 
@@ -25,6 +26,7 @@ enum Fill {
 
 fn check(table: &str, fill: Fill) {
     let Definitions { schema, .. } = Definitions::load();
+    let tables = Tables::new(&schema);
     let mut differences = Vec::new();
     for line in table.lines() {
         let [name, json, protobuf] = line.split('\t').collect::<Vec<_>>()[..] else {
@@ -32,9 +34,12 @@ fn check(table: &str, fill: Fill) {
         };
         let id = schema.by_name(name).unwrap_or_else(|| panic!("{name} is missing"));
         let fields = fields(schema.get(id));
+        let transcoded = protobuf::encode_json(json.as_bytes(), &tables, &schema, id);
+        let transcoded = transcoded.map_or_else(|error| error.to_string(), |bytes| hex(&bytes));
         for (go, ours) in [
             (json, json_object(&fields, fill, &schema)),
             (protobuf, hex(&message(&fields, 0, fill, &schema))),
+            (protobuf, transcoded),
         ] {
             // A dash stands for a type that has no protobuf.
             if go != ours && go != "-" {
@@ -101,7 +106,7 @@ fn json_full(node: &Node, field: &Field, schema: &Schema) -> String {
         NodeType::IntOrString => "7".to_owned(),
         // The cells of a table: Go has no type for them.
         NodeType::Any if node.definition.is_none() => quote(&field.name),
-        NodeType::Any => ANY.to_owned(),
+        NodeType::Any | NodeType::Raw => ANY.to_owned(),
         NodeType::AnyObject => panic!("no built-in type has such a field"),
         NodeType::Object(_) => json_zero(node, schema),
         NodeType::List(item, _) => format!("[{}]", json_full(item, field, schema)),
@@ -136,7 +141,7 @@ fn zero(bytes: &mut Vec<u8>, tag: u32, node: &Node, schema: &Schema) {
     match &node.kind {
         NodeType::Bool | NodeType::Int32 | NodeType::Int64 => integer(bytes, tag, 0),
         NodeType::Double => double(bytes, tag, 0.0),
-        NodeType::String | NodeType::Time | NodeType::MicroTime | NodeType::Any => {
+        NodeType::String | NodeType::Time | NodeType::MicroTime | NodeType::Any | NodeType::Raw => {
             delimited(bytes, tag, &[]);
         }
         NodeType::Duration => delimited(bytes, tag, &[0x08, 0]),
@@ -170,7 +175,7 @@ fn full(bytes: &mut Vec<u8>, tag: u32, node: &Node, field: &Field, schema: &Sche
         NodeType::Duration => integer(&mut content, 1, 60_000_000_000),
         NodeType::Quantity => delimited(&mut content, 1, b"100m"),
         NodeType::IntOrString => content.extend([0x08, 0, 0x10, 7, 0x1a, 0]),
-        NodeType::Any => delimited(&mut content, 1, ANY.as_bytes()),
+        NodeType::Any | NodeType::Raw => delimited(&mut content, 1, ANY.as_bytes()),
         NodeType::SchemaOrBool(_) => integer(&mut content, 1, 1),
         NodeType::SchemaOrArray(id) => {
             delimited(&mut content, 1, &message(&fields(schema.get(*id)), 0, Fill::Empty, schema));

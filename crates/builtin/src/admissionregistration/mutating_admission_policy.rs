@@ -7,11 +7,11 @@ use registry::{Column, Strategy};
 
 use super::match_resources::default_match_resources;
 use super::policy_printer_cells::param_kind;
+use super::static_names::StaticNames;
 use crate::defaulting::SetDefault;
 use crate::printer_cells::count;
-use crate::warnings;
 
-pub(crate) struct MutatingAdmissionPolicy;
+pub(crate) struct MutatingAdmissionPolicy(pub(crate) StaticNames);
 
 impl Strategy for MutatingAdmissionPolicy {
     fn default(&self, policy: &mut Value) {
@@ -24,14 +24,15 @@ impl Strategy for MutatingAdmissionPolicy {
 
     fn validate(&self, policy: &Value, errors: &mut FieldErrors) {
         validation::validate(policy, None, errors);
+        self.0.validate(policy, errors);
     }
 
     fn validate_update(&self, policy: &Value, old: &Value, errors: &mut FieldErrors) {
         validation::validate(policy, Some(old), errors);
     }
 
-    fn warnings(&self, _subresource: &str, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        warnings::reserved_for_files(object)
+    fn warnings(&self, _subresource: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
+        self.0.warnings(object, old)
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -7,11 +7,11 @@ use registry::{Column, Strategy};
 
 use super::match_resources::default_match_resources;
 use super::policy_printer_cells::param_ref;
+use super::static_names::StaticNames;
 use crate::defaulting::SetDefault;
 use crate::printer_cells::text;
-use crate::warnings;
 
-pub(crate) struct PolicyBinding;
+pub(crate) struct PolicyBinding(pub(crate) StaticNames);
 
 impl Strategy for PolicyBinding {
     fn default(&self, binding: &mut Value) {
@@ -22,10 +22,15 @@ impl Strategy for PolicyBinding {
 
     fn validate(&self, binding: &Value, errors: &mut FieldErrors) {
         validation::validate(binding, errors);
+        self.0.validate(binding, errors);
     }
 
-    fn warnings(&self, _subresource: &str, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        warnings::reserved_for_files(object)
+    fn validate_update(&self, binding: &Value, _old: &Value, errors: &mut FieldErrors) {
+        validation::validate(binding, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
+        self.0.warnings(object, old)
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -6,11 +6,11 @@ use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::match_resources::{default_rules, default_selectors};
+use super::static_names::StaticNames;
 use crate::defaulting::{SetDefault, default_service_reference};
 use crate::printer_cells::count;
-use crate::warnings;
 
-pub(crate) struct WebhookConfiguration;
+pub(crate) struct WebhookConfiguration(pub(crate) StaticNames);
 
 impl Strategy for WebhookConfiguration {
     fn default(&self, configuration: &mut Value) {
@@ -29,14 +29,15 @@ impl Strategy for WebhookConfiguration {
 
     fn validate(&self, configuration: &Value, errors: &mut FieldErrors) {
         validation::validate(configuration, errors);
+        self.0.validate(configuration, errors);
     }
 
     fn validate_update(&self, configuration: &Value, old: &Value, errors: &mut FieldErrors) {
         validation::validate_update(configuration, old, errors);
     }
 
-    fn warnings(&self, _subresource: &str, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        warnings::reserved_for_files(object)
+    fn warnings(&self, _subresource: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
+        self.0.warnings(object, old)
     }
 
     fn columns(&self) -> Vec<Column> {

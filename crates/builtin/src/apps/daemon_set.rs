@@ -75,6 +75,10 @@ impl Strategy for DaemonSet {
         warnings::template(&root.get("spec").get("template"))
     }
 
+    fn internal_annotations(&self) -> &'static [&'static str] {
+        &[GENERATION]
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

@@ -38,7 +38,7 @@ impl Strategy for Deployment {
         _cx: &WriteContext<'_>,
     ) {
         keep_all_but_status(subresource, deployment, old);
-        // Compat: of the metadata, labels are not for those who write the status.
+        // Compat: a write of the status cannot change labels.
         if subresource == "status" {
             match old.at(&["metadata", "labels"]) {
                 Some(labels) => deployment.set_at(&["metadata", "labels"], labels.clone()),

@@ -1,7 +1,7 @@
-//! Who am I?
+//! SelfSubjectReview (`kubectl auth whoami`): the user of the request.
 
 use meta::{ApiError, Value, time::Time, value};
-use registry::{ComputeContext, ComputedResource, Outcome, Pinned};
+use registry::{ActionOutcome, BoxFuture, ComputeContext, ComputedResource};
 
 use crate::access::user_info;
 
@@ -12,11 +12,11 @@ impl ComputedResource for SelfSubjectReview {
         &'a self,
         _review: Value,
         cx: &'a ComputeContext<'a>,
-    ) -> Pinned<'a, Result<Outcome, ApiError>> {
+    ) -> BoxFuture<'a, Result<ActionOutcome, ApiError>> {
         let answer = value!({
             "metadata": {"creationTimestamp": (Time::now().to_rfc3339())},
             "status": {"userInfo": (user_info(cx.user))},
         });
-        Box::pin(std::future::ready(Ok(Outcome::Object(answer))))
+        Box::pin(std::future::ready(Ok(ActionOutcome::Object(answer))))
     }
 }

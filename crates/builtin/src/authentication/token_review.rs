@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use meta::{ApiError, Value};
-use registry::{ComputeContext, ComputedResource, Outcome, Pinned};
+use registry::{ActionOutcome, BoxFuture, ComputeContext, ComputedResource};
 
 use crate::access::{TokenAuthenticator, texts, user_info};
 
@@ -14,7 +14,7 @@ impl ComputedResource for TokenReview {
         &'a self,
         mut review: Value,
         _cx: &'a ComputeContext<'a>,
-    ) -> Pinned<'a, Result<Outcome, ApiError>> {
+    ) -> BoxFuture<'a, Result<ActionOutcome, ApiError>> {
         Box::pin(async move {
             let token = review.str_at(&["spec", "token"]).to_owned();
             if token.is_empty() {
@@ -39,7 +39,7 @@ impl ComputedResource for TokenReview {
                 }
             }
             review.set_at(&["status"], status);
-            Ok(Outcome::Object(review))
+            Ok(ActionOutcome::Object(review))
         })
     }
 }

@@ -11,20 +11,20 @@ use meta::{
     selector::{FieldSelector, LabelSelector},
     value,
 };
-use registry::{ComputeContext, ComputedResource, Kind, Outcome, Pinned, Strategy};
+use registry::{ActionOutcome, BoxFuture, ComputeContext, ComputedResource, Kind, Strategy};
 
 use crate::access::texts;
 
-/// Whom the question is about.
+/// The subject and namespace that a review may be about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum ReviewScope {
     Oneself,
     AnySubject,
     AnySubjectInNamespace,
 }
 
 pub(crate) struct AccessReview {
-    pub(crate) scope: Scope,
+    pub(crate) scope: ReviewScope,
     pub(crate) authorizer: Arc<dyn Authorizer>,
 }
 
@@ -33,11 +33,11 @@ impl ComputedResource for AccessReview {
         &'a self,
         mut review: Value,
         cx: &'a ComputeContext<'a>,
-    ) -> Pinned<'a, Result<Outcome, ApiError>> {
+    ) -> BoxFuture<'a, Result<ActionOutcome, ApiError>> {
         Box::pin(async move {
             let user = match self.scope {
-                Scope::Oneself => cx.user.clone(),
-                Scope::AnySubject | Scope::AnySubjectInNamespace => subject(&review),
+                ReviewScope::Oneself => cx.user.clone(),
+                ReviewScope::AnySubject | ReviewScope::AnySubjectInNamespace => subject(&review),
             };
             let (selectors, mut problems) = Selectors::read(&review);
             let attributes = attributes(&user, &review, &selectors);
@@ -47,7 +47,7 @@ impl ComputedResource for AccessReview {
             }
             let status = status(&verdict, &problems.join("; "));
             review.set_at(&["status"], status);
-            Ok(Outcome::Object(review))
+            Ok(ActionOutcome::Object(review))
         })
     }
 
@@ -169,7 +169,7 @@ fn filled(value: Option<&Value>) -> Option<&Value> {
 }
 
 /// What a question must look like.
-pub(crate) struct AccessReviewRules(pub(crate) Scope);
+pub(crate) struct AccessReviewRules(pub(crate) ReviewScope);
 
 impl Strategy for AccessReviewRules {
     fn validate(&self, review: &Value, errors: &mut FieldErrors) {
@@ -185,7 +185,7 @@ impl Strategy for AccessReviewRules {
                 "exactly one of nonResourceAttributes or resourceAttributes must be specified";
             errors.invalid(spec.child("resourceAttributes"), Value::Null, why);
         }
-        if self.0 != Scope::Oneself
+        if self.0 != ReviewScope::Oneself
             && review.str_at(&["spec", "user"]).is_empty()
             && review.items_at(&["spec", "groups"]).is_empty()
         {
@@ -201,7 +201,7 @@ impl Strategy for AccessReviewRules {
             validate("labelSelector", names::validate_label_requirement);
         }
         self.validate_metadata(review, errors);
-        if self.0 == Scope::AnySubjectInNamespace {
+        if self.0 == ReviewScope::AnySubjectInNamespace {
             let namespace = review.str_at(&["spec", "resourceAttributes", "namespace"]);
             if resource.is_some() && namespace != review.str_at(&["metadata", "namespace"]) {
                 let at = spec.child("resourceAttributes").child("namespace");
@@ -217,7 +217,7 @@ impl Strategy for AccessReviewRules {
 
 impl AccessReviewRules {
     fn validate_metadata(&self, review: &Value, errors: &mut FieldErrors) {
-        let in_namespace = self.0 == Scope::AnySubjectInNamespace;
+        let in_namespace = self.0 == ReviewScope::AnySubjectInNamespace;
         let metadata = review.get("metadata").unwrap_or(&Value::Null);
         let mut fields = metadata.as_object().into_iter().flat_map(meta::Map::iter);
         let surplus = fields.any(|(key, value)| {
@@ -312,27 +312,27 @@ mod tests {
     #[test]
     fn a_question_is_about_exactly_one_thing_and_somebody() {
         let cases = [
-            (Scope::Oneself, value!({"spec": {"resourceAttributes": {"verb": "get"}}}), ""),
+            (ReviewScope::Oneself, value!({"spec": {"resourceAttributes": {"verb": "get"}}}), ""),
             (
-                Scope::Oneself,
+                ReviewScope::Oneself,
                 value!({"spec": {}}),
                 "spec.resourceAttributes: Invalid value: null: exactly one of \
                  nonResourceAttributes or resourceAttributes must be specified",
             ),
             (
-                Scope::AnySubject,
+                ReviewScope::AnySubject,
                 value!({"spec": {"nonResourceAttributes": {"path": "/x"}}}),
                 "spec.user: Invalid value: \"\": at least one of user or group must be specified",
             ),
             (
-                Scope::AnySubjectInNamespace,
+                ReviewScope::AnySubjectInNamespace,
                 value!({"metadata": {"namespace": "a"}, "spec": {
                     "user": "u", "resourceAttributes": {"namespace": "b"}}}),
                 "spec.resourceAttributes.namespace: Invalid value: \"b\": must match \
                  metadata.namespace",
             ),
             (
-                Scope::AnySubject,
+                ReviewScope::AnySubject,
                 value!({"spec": {"user": "u", "resourceAttributes": {"fieldSelector": {
                     "requirements": [{"operator": "In"}, {"key": "k", "operator": "Newer"}]}}}}),
                 "[spec.resourceAttributes.fieldSelector.requirements[0].key: Required value: must \
@@ -340,13 +340,13 @@ mod tests {
                  Required value: must be specified when `operator` is 'In' or 'NotIn']",
             ),
             (
-                Scope::AnySubject,
+                ReviewScope::AnySubject,
                 value!({"metadata": {"labels": {"a": "b"}, "name": "x"},
                     "spec": {"user": "u", "resourceAttributes": {}}}),
                 "metadata: Invalid value: {\"name\":\"x\",\"labels\":{\"a\":\"b\"}}: must be empty",
             ),
             (
-                Scope::AnySubject,
+                ReviewScope::AnySubject,
                 value!({"spec": {"user": "u", "resourceAttributes": {"labelSelector": {}}}}),
                 "spec.resourceAttributes.labelSelector.requirements: Required value: when \
                  spec.resourceAttributes.labelSelector is specified, requirements or rawSelector \

@@ -7,7 +7,7 @@ use meta::{
     authorization::{Authorizer, Rules},
     value,
 };
-use registry::{ComputeContext, ComputedResource, Outcome, Pinned};
+use registry::{ActionOutcome, BoxFuture, ComputeContext, ComputedResource};
 
 pub(crate) struct RulesReview(pub(crate) Arc<dyn Authorizer>);
 
@@ -16,7 +16,7 @@ impl ComputedResource for RulesReview {
         &'a self,
         review: Value,
         cx: &'a ComputeContext<'a>,
-    ) -> Pinned<'a, Result<Outcome, ApiError>> {
+    ) -> BoxFuture<'a, Result<ActionOutcome, ApiError>> {
         Box::pin(async move {
             let namespace = review.str_at(&["spec", "namespace"]);
             if namespace.is_empty() {
@@ -25,7 +25,7 @@ impl ComputedResource for RulesReview {
             let rules = self.0.rules(cx.user, namespace);
             // Compat: the spec is not sent back.
             let answer = value!({"metadata": {}, "spec": {}, "status": (status(&rules))});
-            Ok(Outcome::Object(answer))
+            Ok(ActionOutcome::Object(answer))
         })
     }
 }

@@ -3,16 +3,15 @@
 pub(crate) mod defaults;
 mod validation;
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
-use meta::{FieldErrors, GroupVersionKind, Value};
-use registry::{Column, Conversion, Strategy, WriteContext, keep_all_but_status};
+use meta::{FieldErrors, Value};
+use registry::{Column, Strategy, WriteContext, keep_all_but_status};
 
 use self::defaults::{default_spec, default_v1};
 use crate::{
-    conversion::{
-        self,
-        horizontal_pod_autoscaler::{SPEC_ANNOTATIONS, STATUS_ANNOTATIONS, drop_annotations},
+    conversion::horizontal_pod_autoscaler::{
+        ANNOTATIONS, SPEC_ANNOTATIONS, STATUS_ANNOTATIONS, drop_annotations, to_v2,
     },
     printer_cells::{NONE, UNKNOWN, UNSET, number, with_more},
 };
@@ -27,6 +26,11 @@ impl Strategy for HorizontalPodAutoscaler {
             drop_annotations(scaler);
             default_spec(scaler.object_at_mut(&["spec"]));
         }
+    }
+
+    fn prepare_for_create(&self, scaler: &mut Value, _cx: &WriteContext<'_>) {
+        // They are the status of v1, which a new object cannot have.
+        keep_annotations(&STATUS_ANNOTATIONS, scaler, &Value::Null);
     }
 
     fn prepare_for_update(&self, scaler: &mut Value, old: &Value, _cx: &WriteContext<'_>) {
@@ -50,6 +54,10 @@ impl Strategy for HorizontalPodAutoscaler {
 
     fn validate_update(&self, autoscaler: &Value, old: &Value, errors: &mut FieldErrors) {
         validation::validate_update(&with_metrics(autoscaler), &with_metrics(old), errors);
+    }
+
+    fn internal_annotations(&self) -> &'static [&'static str] {
+        &ANNOTATIONS
     }
 
     fn columns(&self) -> Vec<Column> {
@@ -91,15 +99,7 @@ fn with_metrics(scaler: &Value) -> Cow<'_, Value> {
     if scaler.str_at(&["apiVersion"]) != "autoscaling/v1" {
         return Cow::Borrowed(scaler);
     }
-    match from_v1() {
-        Some(conversion) => Cow::Owned(conversion.to_stored(scaler.clone())),
-        None => Cow::Borrowed(scaler),
-    }
-}
-
-fn from_v1() -> Option<Arc<dyn Conversion>> {
-    let kind = |version| GroupVersionKind::new("autoscaling", version, "HorizontalPodAutoscaler");
-    conversion::between(&kind("v1"), &kind("v2"))
+    Cow::Owned(to_v2(scaler.clone()))
 }
 
 /// How many metrics are shown before the rest is only counted.

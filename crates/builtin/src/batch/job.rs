@@ -3,7 +3,7 @@
 pub(crate) mod validation;
 
 use meta::{FieldErrors, Map, Value, time::Time};
-use registry::{Column, Strategy, WriteContext, keep_all_but_status};
+use registry::{Column, Strategy, WriteContext};
 
 use crate::core::pod_spec::default_template;
 use crate::defaulting::{SetDefault, is_empty};
@@ -30,30 +30,24 @@ impl Strategy for Job {
         default_failure_policy(spec);
         let template = spec.part("template");
         default_template(template);
-        // Compat: upstream's job and template share one map, so labels that a job takes from its
-        // template include those that are generated for it.
-        if !is_being_made(job) {
-            take_labels_of_template(job);
-        }
+        take_labels_of_template(job);
     }
 
-    fn prepare_for_create(&self, job: &mut Value, _cx: &WriteContext<'_>) {
+    fn prepare_for_create(&self, job: &mut Value, cx: &WriteContext<'_>) {
+        let labels = job.at(&["metadata", "labels"]);
+        let are_of_template = !cx.has_sent_labels
+            && labels.is_some()
+            && labels == job.at(&["spec", "template", "metadata", "labels"]);
         if !job.bool_at(&["spec", "manualSelector"]) {
             generate_selector(job);
         }
-        take_labels_of_template(job.object_at_mut(&[]));
-    }
-
-    fn prepare_for_subresource(
-        &self,
-        subresource: &str,
-        job: &mut Value,
-        old: &Value,
-        _cx: &WriteContext<'_>,
-    ) {
-        keep_all_but_status(subresource, job, old);
-        // Who writes the status without labels leaves none behind but those of the template.
-        self.default(job);
+        // Compat: upstream's job and template share one map, so labels that a job takes from its
+        // template include those that are generated for it. A job of a template without labels takes them when
+        // it is read.
+        if are_of_template {
+            job.remove_at(&["metadata", "labels"]);
+            take_labels_of_template(job.object_at_mut(&[]));
+        }
     }
 
     fn validate(&self, job: &Value, errors: &mut FieldErrors) {
@@ -95,16 +89,6 @@ impl Strategy for Job {
             Column::new("Selector", |job, _| selector(job, &["spec", "selector"])).wide(),
         ]
     }
-}
-
-/// The server has begun to make it, and its selector is still to come.
-fn is_being_made(job: &mut Map) -> bool {
-    let has_uid = job.part("metadata").contains_key("uid");
-    let spec = job.part("spec");
-    let manual = spec.get("manualSelector").and_then(Value::as_bool).unwrap_or_default();
-    let template = spec.part("template").given("metadata");
-    let labels = template.and_then(|own| own.given("labels"));
-    has_uid && !manual && labels.is_none_or(|labels| !labels.contains_key(UID_LABEL))
 }
 
 fn take_labels_of_template(job: &mut Map) {

@@ -11,7 +11,7 @@ use crate::printer_cells::{NONE, condition, filled_or, text};
 pub(crate) struct CertificateSigningRequest;
 
 impl Strategy for CertificateSigningRequest {
-    /// Who asks is not for the client to say: signers rely on it.
+    /// The requester's identity is the apiserver's to set: signers rely on it.
     fn prepare_for_create(&self, request: &mut Value, cx: &WriteContext<'_>) {
         for field in ["username", "uid", "groups", "extra"] {
             request.remove_at(&["spec", field]);

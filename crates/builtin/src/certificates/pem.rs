@@ -29,6 +29,11 @@ fn label<'a>(line: &'a str, start: &str) -> Option<&'a str> {
 fn body<'a>(label_text: &str, lines: &mut impl Iterator<Item = &'a str>) -> Option<Block> {
     let (mut base64, mut has_headers) = (String::new(), false);
     for line in lines {
+        // No digit of base64: the block is broken. Reading on to the end for each of many such lines would
+        // take the square of their number.
+        if line.starts_with("-----BEGIN ") {
+            return None;
+        }
         if line.starts_with("-----END ") {
             if label(line, "-----END ")? != label_text {
                 return None;
@@ -49,6 +54,16 @@ fn body<'a>(label_text: &str, lines: &mut impl Iterator<Item = &'a str>) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_cost_no_more_than_in_proportion() {
+        for end in ["", "-----END B-----\n"] {
+            let made = |n: usize| "-----BEGIN A-----\n".repeat(n) + end;
+            meta::growth::assert_linear("blocks without an end", 2_000, made, |text| {
+                assert!(blocks(text.as_bytes()).is_empty());
+            });
+        }
+    }
 
     #[test]
     fn blocks_are_found_between_anything_else() {

@@ -10,7 +10,7 @@ use meta::{
     field::path,
     time::Time,
 };
-use registry::{Column, Pinned, Strategy, WriteAuthorizer, WriteRequest};
+use registry::{BoxFuture, Column, Strategy, WriteAuthorizer, WriteRequest};
 
 use crate::printer_cells::{labels, text};
 
@@ -63,7 +63,7 @@ fn state(request: &Value) -> &str {
 pub(crate) struct SignWriteAuthorizer(pub(crate) Arc<dyn Authorizer>);
 
 impl WriteAuthorizer for SignWriteAuthorizer {
-    fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> Pinned<'a, Result<(), ApiError>> {
+    fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(old) = write.old.filter(|_| write.info.subresource == "status") else {
                 return Ok(());

@@ -1,7 +1,7 @@
 //! `apiextensions.k8s.io/v1beta1`: the shape in which kube-apiserver still stores definitions. What all
 //! versions have in common stands in front there, and some names differ.
 
-use meta::{Value, value};
+use meta::{Value, cancel::interruptible, value};
 use registry::Conversion;
 
 pub(super) struct V1Beta1;
@@ -29,11 +29,11 @@ impl Conversion for V1Beta1 {
         }
         for (own, shared) in SHARED {
             let Some(value) = spec.remove_at(&[shared]) else { continue };
-            for version in versions_mut(spec) {
+            for version in interruptible(versions_mut(spec).iter_mut()) {
                 version.set_at(&[own], value.clone());
             }
         }
-        for version in versions_mut(spec) {
+        for version in interruptible(versions_mut(spec).iter_mut()) {
             rename_paths(version, "JSONPath", "jsonPath");
         }
         let client = spec.remove_at(&["conversion", "webhookClientConfig"]);
@@ -60,7 +60,7 @@ impl Conversion for V1Beta1 {
             let name = first.str_at(&["name"]).to_owned();
             spec.set_at(&["version"], name);
         }
-        for version in versions_mut(spec) {
+        for version in interruptible(versions_mut(spec).iter_mut()) {
             rename_paths(version, "jsonPath", "JSONPath");
         }
         for (own, shared) in SHARED {
@@ -69,7 +69,7 @@ impl Conversion for V1Beta1 {
             if !all.all(|other| other == first.as_ref()) {
                 continue;
             }
-            for version in versions_mut(spec) {
+            for version in interruptible(versions_mut(spec).iter_mut()) {
                 version.remove_at(&[own]);
             }
             if let Some(first) = first {
@@ -97,7 +97,7 @@ fn versions_mut(spec: &mut Value) -> &mut [Value] {
 /// Columns say by this name where their value is.
 fn rename_paths(version: &mut Value, from: &str, to: &str) {
     let columns = version.get_mut("additionalPrinterColumns").and_then(Value::as_array_mut);
-    for column in columns.into_iter().flatten() {
+    for column in interruptible(columns.into_iter().flatten()) {
         if let Some(path) = column.remove_at(&[from]) {
             column.set_at(&[to], path);
         }

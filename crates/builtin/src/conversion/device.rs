@@ -1,7 +1,7 @@
 //! `resource.k8s.io/v1beta1`: the fields of an exact request are in the request itself, those of a
 //! device in a `basic` below it. Later versions differ in nothing but their name.
 
-use meta::{Map, Value};
+use meta::{Map, Value, cancel::interruptible};
 use registry::Conversion;
 
 pub(super) struct ClaimV1Beta1;
@@ -112,7 +112,8 @@ fn is_zero(value: &Value) -> bool {
 
 fn each(object: &mut Value, path: &[&str], change: impl Fn(&mut Map)) {
     let items = object.at_mut(path).and_then(Value::as_array_mut);
-    items.into_iter().flatten().filter_map(Value::as_object_mut).for_each(change);
+    let items = interruptible(items.into_iter().flatten());
+    items.filter_map(Value::as_object_mut).for_each(change);
 }
 
 #[cfg(test)]

@@ -11,10 +11,11 @@ use registry::Conversion;
 
 use self::metrics::{Place, read_metrics, write_metrics};
 use self::scaling::{read_behavior, write_behavior, write_conditions};
-use crate::autoscaling::horizontal_pod_autoscaler::defaults::{CPU_PERCENT, default_behavior};
+use crate::autoscaling::horizontal_pod_autoscaler::defaults::CPU_PERCENT;
 
 pub(super) struct V1;
 
+pub(crate) const ANNOTATIONS: [&str; 4] = [METRICS, BEHAVIOR, CURRENT_METRICS, CONDITIONS];
 pub(crate) const SPEC_ANNOTATIONS: [&str; 2] = [METRICS, BEHAVIOR];
 pub(crate) const STATUS_ANNOTATIONS: [&str; 2] = [CURRENT_METRICS, CONDITIONS];
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
@@ -23,78 +24,84 @@ const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 
 impl Conversion for V1 {
-    fn to_stored(&self, mut object: Value) -> Value {
-        let [others, behavior, current, conditions] =
-            [METRICS, BEHAVIOR, CURRENT_METRICS, CONDITIONS]
-                .map(|key| take_annotation(&mut object, key));
-        drop_empty_annotations(&mut object);
-        let mut metrics = others.and_then(|others| read_metrics(&others, Place::Spec));
-        if let Some(target) = object.remove_at(&["spec", "targetCPUUtilizationPercentage"]) {
-            metrics.get_or_insert_default().push(cpu_metric(target));
-        }
-        // Without any metric it is the CPU that counts.
-        let metrics = metrics.filter(|metrics| !metrics.is_empty());
-        let metrics = metrics.unwrap_or_else(|| vec![cpu_metric(CPU_PERCENT.into())]);
-        object.set_at(&["spec", "metrics"], metrics);
-        if let Some(mut behavior) = behavior.and_then(|behavior| read_behavior(&behavior)) {
-            default_behavior(behavior.object_at_mut(&[]));
-            object.set_at(&["spec", "behavior"], behavior);
-        }
-        let used = object.remove_at(&["status", "currentCPUUtilizationPercentage"]);
-        let used = used.map(|used| {
-            let resource = value!({"name": "cpu", "current": {"averageUtilization": (used)}});
-            vec![value!({"type": "Resource", "resource": (resource)})]
-        });
-        // What the annotation has says more.
-        let current = current.and_then(|current| read_metrics(&current, Place::Status)).or(used);
-        if let Some(current) = current.filter(|current| !current.is_empty()) {
-            object.set_at(&["status", "currentMetrics"], current);
-        }
-        if let Some(Value::Array(conditions)) = conditions
-            && !conditions.is_empty()
-        {
-            object.set_at(&["status", "conditions"], conditions);
-        }
-        object
+    fn to_stored(&self, object: Value) -> Value {
+        to_v2(object)
     }
 
-    fn to_served(&self, mut object: Value) -> Value {
-        // Only what is written here counts.
-        drop_annotations(&mut object);
-        if let Some(Value::Array(metrics)) = object.remove_at(&["spec", "metrics"]) {
-            let (cpu, others): (Vec<Value>, Vec<Value>) =
-                metrics.into_iter().partition(|metric| cpu_used(metric, "target").is_some());
-            if let Some(target) = cpu.first().and_then(|cpu| cpu_used(cpu, "target")) {
-                object.set_at(&["spec", "targetCPUUtilizationPercentage"], target.clone());
-            }
-            if !others.is_empty() {
-                annotate(&mut object, METRICS, write_metrics(&others, Place::Spec));
-            }
-        }
-        if let Some(Value::Array(metrics)) = object.remove_at(&["status", "currentMetrics"]) {
-            if let Some(used) = metrics.iter().rev().find_map(|metric| cpu_used(metric, "current"))
-            {
-                object.set_at(&["status", "currentCPUUtilizationPercentage"], used.clone());
-            }
-            if !metrics.is_empty() {
-                annotate(&mut object, CURRENT_METRICS, write_metrics(&metrics, Place::Status));
-            }
-        }
-        if let Some(behavior) = object.remove_at(&["spec", "behavior"]) {
-            annotate(&mut object, BEHAVIOR, write_behavior(&behavior));
-        }
-        if let Some(Value::Array(conditions)) = object.remove_at(&["status", "conditions"])
-            && !conditions.is_empty()
-        {
-            annotate(&mut object, CONDITIONS, write_conditions(&conditions));
-        }
-        object
+    fn to_served(&self, object: Value) -> Value {
+        to_v1(object)
     }
+}
+
+/// Without the defaults of v2: validation sees the behaviour as it is in the annotation.
+pub(crate) fn to_v2(mut object: Value) -> Value {
+    let [others, behavior, current, conditions] = [METRICS, BEHAVIOR, CURRENT_METRICS, CONDITIONS]
+        .map(|key| take_annotation(&mut object, key));
+    drop_empty_annotations(&mut object);
+    let mut metrics = others.and_then(|others| read_metrics(&others, Place::Spec));
+    if let Some(target) = object.remove_at(&["spec", "targetCPUUtilizationPercentage"]) {
+        metrics.get_or_insert_default().push(cpu_metric(target));
+    }
+    // Without any metric it is the CPU that counts.
+    let metrics = metrics.filter(|metrics| !metrics.is_empty());
+    let metrics = metrics.unwrap_or_else(|| vec![cpu_metric(CPU_PERCENT.into())]);
+    object.set_at(&["spec", "metrics"], metrics);
+    if let Some(behavior) = behavior.and_then(|behavior| read_behavior(&behavior)) {
+        object.set_at(&["spec", "behavior"], behavior);
+    }
+    let used = object.remove_at(&["status", "currentCPUUtilizationPercentage"]);
+    let used = used.map(|used| {
+        let resource = value!({"name": "cpu", "current": {"averageUtilization": (used)}});
+        vec![value!({"type": "Resource", "resource": (resource)})]
+    });
+    // What the annotation has says more.
+    let current = current.and_then(|current| read_metrics(&current, Place::Status)).or(used);
+    if let Some(current) = current.filter(|current| !current.is_empty()) {
+        object.set_at(&["status", "currentMetrics"], current);
+    }
+    if let Some(Value::Array(conditions)) = conditions
+        && !conditions.is_empty()
+    {
+        object.set_at(&["status", "conditions"], conditions);
+    }
+    object
+}
+
+pub(crate) fn to_v1(mut object: Value) -> Value {
+    // Only what is written here counts.
+    drop_annotations(&mut object);
+    if let Some(Value::Array(metrics)) = object.remove_at(&["spec", "metrics"]) {
+        let (cpu, others): (Vec<Value>, Vec<Value>) =
+            metrics.into_iter().partition(|metric| cpu_used(metric, "target").is_some());
+        if let Some(target) = cpu.first().and_then(|cpu| cpu_used(cpu, "target")) {
+            object.set_at(&["spec", "targetCPUUtilizationPercentage"], target.clone());
+        }
+        if !others.is_empty() {
+            annotate(&mut object, METRICS, write_metrics(&others, Place::Spec));
+        }
+    }
+    if let Some(Value::Array(metrics)) = object.remove_at(&["status", "currentMetrics"]) {
+        if let Some(used) = metrics.iter().rev().find_map(|metric| cpu_used(metric, "current")) {
+            object.set_at(&["status", "currentCPUUtilizationPercentage"], used.clone());
+        }
+        if !metrics.is_empty() {
+            annotate(&mut object, CURRENT_METRICS, write_metrics(&metrics, Place::Status));
+        }
+    }
+    if let Some(behavior) = object.remove_at(&["spec", "behavior"]) {
+        annotate(&mut object, BEHAVIOR, write_behavior(&behavior));
+    }
+    if let Some(Value::Array(conditions)) = object.remove_at(&["status", "conditions"])
+        && !conditions.is_empty()
+    {
+        annotate(&mut object, CONDITIONS, write_conditions(&conditions));
+    }
+    object
 }
 
 /// Removes the annotations that stand for fields: no version lets a client write them itself.
 pub(crate) fn drop_annotations(object: &mut Value) {
-    for key in [METRICS, BEHAVIOR, CURRENT_METRICS, CONDITIONS] {
+    for key in ANNOTATIONS {
         object.remove_at(&["metadata", "annotations", key]);
     }
     drop_empty_annotations(object);
@@ -140,7 +147,7 @@ fn ordered(fields: &[(&str, Option<String>)]) -> String {
 }
 
 fn listed(items: impl Iterator<Item = String>) -> String {
-    format!("[{}]", items.collect::<Vec<_>>().join(","))
+    format!("[{}]", meta::cancel::interruptible(items).collect::<Vec<_>>().join(","))
 }
 
 /// A value as JSON, if there is one.

@@ -1,4 +1,4 @@
-//! Those who stand for a lease.
+//! LeaseCandidate: a candidate of coordinated leader election.
 
 mod validation;
 

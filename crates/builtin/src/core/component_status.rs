@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use meta::{ApiError, Value, value};
-use registry::{Column, ComputedResource, Pinned, Strategy};
+use registry::{BoxFuture, Column, ComputedResource, Strategy};
 use store::Backend;
 
 use crate::printer_cells::text;
@@ -13,7 +13,7 @@ use crate::printer_cells::text;
 pub(crate) struct ComponentStatuses(pub(crate) Arc<dyn Backend>);
 
 impl ComputedResource for ComponentStatuses {
-    fn list(&self) -> Pinned<'_, Result<Vec<Value>, ApiError>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Value>, ApiError>> {
         Box::pin(async move {
             let condition = match self.0.revision().await {
                 Ok(_) => value!({"type": "Healthy", "status": "True", "message": "ok"}),

@@ -42,6 +42,16 @@ impl PeerLeases {
         self.0.renew(id, |generation| peer_lease(id, address, port, generation)).await
     }
 
+    /// Where the server of this identity can be reached. None: it does not run.
+    pub async fn endpoint(&self, id: &str) -> Result<Option<(IpAddr, u16)>, ApiError> {
+        let Some(lease) = self.0.get(id).await? else { return Ok(None) };
+        let subset = lease.items_at(&["subsets"]).first().unwrap_or(&Value::Null);
+        let address = subset.items_at(&["addresses"]).first().unwrap_or(&Value::Null);
+        let port = subset.items_at(&["ports"]).first().and_then(|port| port.i64_at(&["port"]));
+        let port = port.and_then(|port| u16::try_from(port).ok());
+        Ok(address.str_at(&["ip"]).parse().ok().zip(port))
+    }
+
     /// A server is about to go.
     pub async fn leave(&self, id: &str) -> Result<(), ApiError> {
         self.0.remove(id).await
@@ -85,6 +95,12 @@ impl LeaseStore {
             }
         }
         Err(ApiError::internal("the lease keeps changing"))
+    }
+
+    async fn get(&self, name: &str) -> Result<Option<Value>, ApiError> {
+        let key = format!("{}{name}", self.prefix);
+        let found = self.backend.get(&key).await.map_err(ApiError::internal)?;
+        found.map(|lease| self.decode(&lease.value)).transpose()
     }
 
     async fn list(&self) -> Result<Vec<Value>, ApiError> {
@@ -165,6 +181,9 @@ mod tests {
         assert_eq!(lease.str_at(&["metadata", "labels", "apiserverIdentity"]), "apiserver-x");
         let ports = lease.items_at(&["subsets"])[0].items_at(&["ports"]).to_vec();
         assert_eq!(ports[0].i64_at(&["port"]), Some(6443));
+        let address: IpAddr = "192.0.2.1".parse().unwrap();
+        assert_eq!(leases.endpoint("apiserver-x").await.unwrap(), Some((address, 6443)));
+        assert_eq!(leases.endpoint("apiserver-y").await.unwrap(), None);
         leases.leave("apiserver-x").await.unwrap();
         assert!(leases.0.list().await.unwrap().is_empty());
     }

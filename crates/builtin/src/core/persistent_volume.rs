@@ -53,6 +53,7 @@ impl Strategy for PersistentVolume {
 
     fn validate(&self, volume: &Value, errors: &mut FieldErrors) {
         validation::validate(volume, errors);
+        validation::mount_options(volume, errors);
     }
 
     fn validate_update(&self, volume: &Value, old: &Value, errors: &mut FieldErrors) {

@@ -18,7 +18,7 @@ impl Strategy for PersistentVolumeClaim {
     }
 
     fn prepare_for_create(&self, claim: &mut Value, _cx: &WriteContext<'_>) {
-        claim.set_at(&["status"], value!({"phase": "Pending"}));
+        claim.set_at(&["status"], value!({}));
         normalize_data_sources(claim, None);
     }
 

@@ -38,7 +38,7 @@ impl Strategy for ReplicationController {
         _cx: &WriteContext<'_>,
     ) {
         keep_all_but_status(subresource, rc, old);
-        // Who writes the status without labels leaves none behind but those of the template.
+        // A write of the status without labels leaves only those of the template.
         self.default(rc);
     }
 

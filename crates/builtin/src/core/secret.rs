@@ -1,5 +1,6 @@
 //! Secrets.
 
+mod key_pair;
 mod validation;
 
 use base64::{Engine, prelude::BASE64_STANDARD as STANDARD};
@@ -30,6 +31,14 @@ impl Strategy for Secret {
 
     fn validate_update(&self, secret: &Value, old: &Value, errors: &mut FieldErrors) {
         validation::validate_update(secret, old, errors);
+    }
+
+    fn warnings(&self, _subresource: &str, secret: &Value, _old: Option<&Value>) -> Vec<String> {
+        if secret.str_at(&["type"]) != "kubernetes.io/tls" {
+            return Vec::new();
+        }
+        let data = |key| STANDARD.decode(secret.str_at(&["data", key])).unwrap_or_default();
+        key_pair::error(&data("tls.crt"), &data("tls.key")).into_iter().collect()
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -2,7 +2,7 @@
 //! `escalate`), a user who writes a binding every rule of its role (or be allowed to `bind` it).
 
 use meta::{ApiError, User, Value, authorization::Attributes, value};
-use registry::{Pinned, WriteAuthorizer, WriteRequest};
+use registry::{BoxFuture, WriteAuthorizer, WriteRequest};
 
 use crate::access::Access;
 
@@ -12,7 +12,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 pub(crate) struct RoleEscalation(pub(crate) Access);
 
 impl WriteAuthorizer for RoleEscalation {
-    fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> Pinned<'a, Result<(), ApiError>> {
+    fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             if write.user.is_in(User::MASTERS) || only_for_garbage_collection(write) {
                 return Ok(());
@@ -55,7 +55,7 @@ impl WriteAuthorizer for RoleEscalation {
 pub(crate) struct BindingEscalation(pub(crate) Access);
 
 impl WriteAuthorizer for BindingEscalation {
-    fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> Pinned<'a, Result<(), ApiError>> {
+    fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             if write.user.is_in(User::MASTERS) || only_for_garbage_collection(write) {
                 return Ok(());

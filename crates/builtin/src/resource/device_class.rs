@@ -1,19 +1,19 @@
 //! Device classes.
 
+mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
-
-use crate::validation::resource;
 
 pub(crate) struct DeviceClass;
 
 impl Strategy for DeviceClass {
     fn validate(&self, class: &Value, errors: &mut FieldErrors) {
-        resource::class(class, errors);
+        validation::validate(class, errors);
     }
 
     fn validate_update(&self, class: &Value, _old: &Value, errors: &mut FieldErrors) {
-        resource::class(class, errors);
+        validation::validate(class, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

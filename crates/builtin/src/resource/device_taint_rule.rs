@@ -1,12 +1,12 @@
 //! Device taint rules.
 
+mod validation;
+
 use meta::{FieldErrors, Value, time::Time};
 use registry::{Cell, Column, Strategy, since};
 
 use super::device::default_taint;
-use super::resource_slice::validation::taint_rule;
 use crate::printer_cells::text;
-use crate::validation::{conditions, cursor::Field};
 
 pub(crate) struct DeviceTaintRule;
 
@@ -16,11 +16,11 @@ impl Strategy for DeviceTaintRule {
     }
 
     fn validate(&self, rule: &Value, errors: &mut FieldErrors) {
-        taint_rule(rule, None, errors);
+        validation::validate(rule, None, errors);
     }
 
     fn validate_update(&self, rule: &Value, old: &Value, errors: &mut FieldErrors) {
-        taint_rule(rule, Some(old), errors);
+        validation::validate(rule, Some(old), errors);
     }
 
     fn validate_subresource(
@@ -30,12 +30,7 @@ impl Strategy for DeviceTaintRule {
         _old: &Value,
         errors: &mut FieldErrors,
     ) {
-        let root = Field::root(rule);
-        let status = root.get("status");
-        conditions(&status.get("conditions"), errors);
-        if status.get("conditions").len() > 8 {
-            errors.too_many(status.get("conditions").path(), status.get("conditions").len(), 8);
-        }
+        validation::validate_status(rule, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

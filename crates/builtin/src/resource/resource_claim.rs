@@ -1,6 +1,6 @@
 //! Resource claims.
 
-mod validation;
+pub(crate) mod validation;
 
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
@@ -8,7 +8,6 @@ use registry::{Column, Strategy};
 use super::device::default_claim_spec;
 use crate::conversion::device::claim_to_newest;
 use crate::printer_cells::is_being_deleted;
-use crate::validation::resource;
 
 pub(crate) struct ResourceClaim;
 
@@ -18,11 +17,11 @@ impl Strategy for ResourceClaim {
     }
 
     fn validate(&self, claim: &Value, errors: &mut FieldErrors) {
-        resource::claim(&claim_to_newest(claim.clone()), errors);
+        validation::validate(&claim_to_newest(claim.clone()), errors);
     }
 
     fn validate_update(&self, claim: &Value, old: &Value, errors: &mut FieldErrors) {
-        resource::claim_update(claim, old, errors);
+        validation::validate_update(claim, old, errors);
     }
 
     fn validate_subresource(

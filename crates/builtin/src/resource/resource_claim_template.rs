@@ -1,11 +1,12 @@
 //! Resource claim templates.
 
+pub(crate) mod validation;
+
 use meta::{FieldErrors, Value};
 use registry::{Column, Strategy};
 
 use super::device::default_claim_spec;
 use crate::conversion::device::template_to_newest;
-use crate::validation::resource;
 
 pub(crate) struct ResourceClaimTemplate;
 
@@ -15,12 +16,12 @@ impl Strategy for ResourceClaimTemplate {
     }
 
     fn validate(&self, template: &Value, errors: &mut FieldErrors) {
-        resource::template(&template_to_newest(template.clone()), errors);
+        validation::validate(&template_to_newest(template.clone()), errors);
     }
 
     fn validate_update(&self, template: &Value, old: &Value, errors: &mut FieldErrors) {
         let [template, old] = [template, old].map(|own| template_to_newest(own.clone()));
-        resource::template_update(&template, &old, errors);
+        validation::validate_update(&template, &old, errors);
     }
 
     fn columns(&self) -> Vec<Column> {

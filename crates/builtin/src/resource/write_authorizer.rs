@@ -1,5 +1,5 @@
-//! More than the right to write a claim: devices that others use as well are for namespaces that an
-//! administrator has marked, and who gives devices away, or reports about them, needs a separate right.
+//! Checks of writes of resource claims: admin access needs a namespace with the admin-access label, and
+//! allocating devices or reporting their status needs a right of its own.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -9,10 +9,10 @@ use meta::{
     authorization::{Attributes, Authorizer},
     field::{FieldReason, path},
 };
-use registry::{Kind, Pinned, WriteAuthorizer, WriteRequest};
+use registry::{BoxFuture, Kind, WriteAuthorizer, WriteRequest};
 
+use super::{resource_claim, resource_claim_template};
 use crate::conversion::device::{claim_to_newest, template_to_newest};
-use crate::validation::resource;
 
 const ADMIN_LABEL: &str = "resource.kubernetes.io/admin-access";
 
@@ -23,7 +23,7 @@ pub(crate) struct ClaimWriteAuthorizer {
 }
 
 impl WriteAuthorizer for ClaimWriteAuthorizer {
-    fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> Pinned<'a, Result<(), ApiError>> {
+    fn check<'a>(&'a self, write: &'a WriteRequest<'a>) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let mut errors = FieldErrors::default();
             match (write.old, write.info.subresource.as_str()) {
@@ -63,12 +63,12 @@ impl ClaimWriteAuthorizer {
             let place = path("spec").child("devices").child("requests").index(at);
             self.needs_marked_namespace(write, &place.child("adminAccess"), errors).await;
         }
-        // Who is refused hears what else is wrong.
+        // A refused client also gets the validation errors.
         if !errors.is_empty() {
             if is_template {
-                resource::template(&newest, errors);
+                resource_claim_template::validation::validate(&newest, errors);
             } else {
-                resource::claim(&newest, errors);
+                resource_claim::validation::validate(&newest, errors);
             }
         }
     }

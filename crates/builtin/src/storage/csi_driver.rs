@@ -22,9 +22,12 @@ impl Strategy for CsiDriver {
         spec.set_default("seLinuxMount", false);
     }
 
-    fn prepare_for_create(&self, driver: &mut Value, _cx: &WriteContext<'_>) {
-        // Compat: the count starts with the first change.
-        driver.remove_at(&["metadata", "generation"]);
+    fn prepare_for_create(&self, driver: &mut Value, cx: &WriteContext<'_>) {
+        // Compat: the count goes on from what the client sent; without it, it starts with the first change.
+        match cx.sent_generation {
+            Some(sent) => driver.set_at(&["metadata", "generation"], sent),
+            None => drop(driver.remove_at(&["metadata", "generation"])),
+        }
     }
 
     fn validate(&self, driver: &Value, errors: &mut FieldErrors) {
@@ -68,7 +71,7 @@ fn attach_required(driver: &Value) -> Cell {
     Cell::Bool(given.unwrap_or(true))
 }
 
-/// Whom the tokens are for that the driver wants.
+/// The audiences of the tokens that the driver wants.
 fn audiences(driver: &Value) -> String {
     let requests = driver.items_at(&["spec", "tokenRequests"]);
     if requests.is_empty() {

@@ -88,3 +88,55 @@ fn other_forms_and_versions_can_be_read() {
         assert!(codec.decode(&Bytes::from(broken)).is_err(), "{broken:?}");
     }
 }
+
+/// kube-apiserver sets some defaults when it reads only: what is stored has none of them, and what clients get has.
+#[test]
+fn defaults_of_what_the_server_sets_itself_are_not_stored() {
+    let mut definitions = Definitions::load();
+    let schema = Arc::new(std::mem::take(&mut definitions.schema));
+    let cases = [
+        (
+            "persistentvolumeclaims/a/b",
+            r#"{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata":{"name":"b"},"spec":{"volumeMode":"Block"},"status":{}}"#,
+            "Pending",
+        ),
+        (
+            "jobs/a/b",
+            r#"{"kind":"Job","apiVersion":"batch/v1","metadata":{"name":"b"},"spec":{"template":{"metadata":{"labels":{"l":"v"}},"spec":{"containers":[{"name":"c"}]}}},"status":{}}"#,
+            r#""metadata":{"name":"b","labels":{"l":"v"}}"#,
+        ),
+        (
+            "horizontalpodautoscalers/a/b",
+            r#"{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v2","metadata":{"name":"b"},"spec":{"scaleTargetRef":{"kind":"D","name":"d"},"maxReplicas":1,"behavior":{"scaleUp":{"selectPolicy":"Min"}}},"status":{"desiredReplicas":0,"currentMetrics":null}}"#,
+            r#""scaleDown":{"selectPolicy":"Max""#,
+        ),
+    ];
+    for form in [StorageFormat::Protobuf, StorageFormat::Own] {
+        for (key, object, default) in cases {
+            let codec = if form == StorageFormat::Own {
+                let facts = definitions.resources.iter().find(|facts| {
+                    let prefix = facts.storage.as_ref().map(|storage| &*storage.prefix);
+                    facts.on_by_default && prefix == key.split('/').next()
+                });
+                let facts = facts.expect("a resource stores it");
+                let storage = facts.storage.as_ref().expect("just seen");
+                let gvk = storage.version.with_kind(&facts.kind.kind);
+                let ty = definitions.type_of(&gvk).expect("the kind has a type");
+                StorageFormats::new(&definitions, &schema, form, &crate::strategies::crd())
+                    .codec(facts, &gvk, ty)
+            } else {
+                codec_of(&definitions, &schema, key)
+            };
+            let json = Bytes::from(object);
+            let tree = codec::json::decode_any(object.as_bytes(), LENIENT).expect("JSON").value;
+            let stored = codec.encode(&tree, &json).expect("it can be stored");
+            let read_back = codec.read_back(&tree, &json).expect("it is read back");
+            let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+            assert!(text(&read_back).contains(default), "{}", text(&read_back));
+            assert_eq!(text(&codec.decode(&stored).expect("it was stored")), text(&read_back));
+            // The own store holds what clients get.
+            let is_stored = text(&stored).contains("Pending") || text(&stored).contains("Percent");
+            assert!(form == StorageFormat::Own || !is_stored, "{}", text(&stored));
+        }
+    }
+}

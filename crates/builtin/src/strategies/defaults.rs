@@ -9,7 +9,7 @@ use super::{crd, of};
 use crate::{Definitions, FeatureGates};
 
 /// Each document of `tests/defaults/*.yaml` has an object as a client gave it and as kube-apiserver
-/// v1.36 served it, without what isn't a default: allocated addresses, what says who wrote it.
+/// v1.36 served it, without what isn't a default: allocated addresses, managedFields.
 #[test]
 fn defaults_are_those_of_kube_apiserver() {
     let definitions = Definitions::load();

@@ -12,9 +12,13 @@ use meta::{
     },
 };
 
-use crate::validation::{admission::expressions::Scope, cursor::Field};
+use crate::validation::{admission::expressions::ExpressionScope, cursor::Field};
 
-pub(crate) fn match_conditions(conditions: &Field<'_>, scope: &Scope, errors: &mut FieldErrors) {
+pub(crate) fn match_conditions(
+    conditions: &Field<'_>,
+    scope: &ExpressionScope,
+    errors: &mut FieldErrors,
+) {
     if conditions.len() > 64 {
         errors.too_many(conditions.path(), conditions.len(), 64);
     }
@@ -115,7 +119,7 @@ pub(crate) fn policy_match(spec: &Field<'_>, old: Option<&Value>, errors: &mut F
     let is_same = |name: &str, old: &Value| old.at(&["spec", name]) == spec.value_at(&[name]);
     let same = |old| ["paramKind", "matchConditions"].iter().all(|name| is_same(name, old));
     if !old.is_some_and(same) {
-        let scope = Scope::new(kind.is_set(), false);
+        let scope = ExpressionScope::new(kind.is_set(), false);
         match_conditions(&spec.get("matchConditions"), &scope, errors);
     }
 }
@@ -185,7 +189,11 @@ pub(crate) fn match_resources(resources: &Field<'_>, errors: &mut FieldErrors) {
 /// Each variable is compiled with the declarations of all before it, so that their number counts squared.
 const VARIABLES_MAX: usize = 1000;
 
-pub(crate) fn variables(variables: &Field<'_>, scope: &mut Scope, errors: &mut FieldErrors) {
+pub(crate) fn variables(
+    variables: &Field<'_>,
+    scope: &mut ExpressionScope,
+    errors: &mut FieldErrors,
+) {
     if variables.len() > VARIABLES_MAX {
         return errors.too_many(variables.path(), variables.len(), VARIABLES_MAX);
     }
@@ -263,7 +271,7 @@ mod tests {
             let spec = value!({"variables": (list)});
             let mut errors = FieldErrors::default();
             let spec = Field::root(&spec);
-            variables(&spec.get("variables"), &mut Scope::new(false, true), &mut errors);
+            variables(&spec.get("variables"), &mut ExpressionScope::new(false, true), &mut errors);
             errors.to_string()
         };
         assert_eq!(said(VARIABLES_MAX), "[]");

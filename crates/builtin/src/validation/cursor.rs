@@ -1,6 +1,7 @@
 //! A field of an object: its value and, should something be wrong with it, its path. The path is only
 //! written out for an error, so checking a good object costs no strings.
 
+use super::go_json;
 use meta::{FieldErrors, FieldPath, Value, cancel, field::FieldReason, names::invalid_each};
 
 /// A value somewhere in an object. Absent and null are the same, as they are in Go.
@@ -138,6 +139,29 @@ impl<'a> Field<'a> {
         self.int().unwrap_or_default()
     }
 
+    /// The type of the field in kube-apiserver's internal types.
+    fn go_type(&self) -> Option<&'static str> {
+        let parent = self.parent.map(Field::go_type);
+        match self.step {
+            Step::Root => {
+                let object = self.value?;
+                go_json::kind_type(object.str_at(&["apiVersion"]), object.str_at(&["kind"]))
+            }
+            Step::Name(name) => go_json::member_type(parent??, name),
+            Step::Index(_) => go_json::item_type(parent??),
+            Step::Key(_) => go_json::entry_type(parent??),
+        }
+    }
+
+    /// The value as Go prints it, where that is not the JSON of clients.
+    fn as_go_prints(&self) -> Option<String> {
+        if !matches!(self.value, None | Some(Value::Object(_) | Value::Array(_))) {
+            return None;
+        }
+        let go_type = self.go_type().filter(|go_type| go_json::has_go_names(go_type))?;
+        Some(go_json::compact(go_type, self.value))
+    }
+
     pub(crate) fn path(&self) -> FieldPath {
         let parent = self.parent.map_or_else(FieldPath::root, Field::path);
         match self.step {
@@ -188,7 +212,10 @@ impl Field<'_> {
         if self.is_omitted(errors) {
             return;
         }
-        errors.invalid(self.path(), self.value.cloned().unwrap_or_default(), why);
+        match self.as_go_prints() {
+            Some(shown) => self.invalid_shown(errors, &shown, why),
+            None => errors.invalid(self.path(), self.value.cloned().unwrap_or_default(), why),
+        }
     }
 
     /// The error shows something else than the value of the field.

@@ -8,7 +8,7 @@ use meta::{
 
 use super::cursor::Field;
 
-/// Who signs certificates: `example.com/name`.
+/// The name of a signer: `example.com/name`.
 pub(crate) fn signer_name(name: &Field<'_>, errors: &mut FieldErrors) {
     if !name.require(errors) {
         return;

@@ -83,7 +83,7 @@ impl PodSpecOptions {
 pub(crate) fn validate(spec: &Field<'_>, owner: &Owner<'_>, errors: &mut FieldErrors) {
     let volumes = volumes::validate(&spec.get("volumes"), owner, errors);
     resources::pod_claims(&spec.get("resourceClaims"), owner, errors);
-    let scope = containers::Scope::new(spec, &volumes);
+    let scope = containers::PodReferences::new(spec, &volumes);
     containers::regular(&scope, errors);
     containers::init(&scope, errors);
     containers::ephemeral(&scope, errors);

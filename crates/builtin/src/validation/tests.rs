@@ -181,7 +181,14 @@ pub(crate) fn steps(
 ) -> Result<(Value, Option<Value>), ApiError> {
     let user = User::default();
     let warnings = Warnings::default();
-    let cx = WriteContext { kind, user: &user, now: Time::from_unix(1, 0), warnings: &warnings };
+    let cx = WriteContext {
+        kind,
+        user: &user,
+        now: Time::from_unix(1, 0),
+        warnings: &warnings,
+        has_sent_labels: false,
+        sent_generation: None,
+    };
     let mut old = without_nulls(object);
     let mut metadata = vec![("uid", "the-uid"), ("creationTimestamp", "2026-01-01T00:00:00Z")];
     if kind.namespaced() {
@@ -191,6 +198,8 @@ pub(crate) fn steps(
         old.set_at(&["metadata", field], text);
     }
     registry::prepare_create(kind, &mut old, &cx)?;
+    // As it is read.
+    kind.strategy.default(&mut old);
     let Some(patch) = case.get("patch") else { return Ok((old, None)) };
     old.set_at(&["metadata", "resourceVersion"], "1");
     let mut new = old.clone();

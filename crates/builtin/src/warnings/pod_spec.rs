@@ -216,7 +216,7 @@ fn app_armor_annotation(
     let annotation = annotations.key(&key);
     let security = spec.get("securityContext");
     let profile = security.get("appArmorProfile");
-    if !annotation.is_set() || says_the_same(&profile, annotation.str()) {
+    if !annotation.is_set() || is_same_profile(&profile, annotation.str()) {
         return;
     }
     texts.push(format!(
@@ -225,7 +225,7 @@ fn app_armor_annotation(
     ));
 }
 
-fn says_the_same(profile: &Field<'_>, annotation: &str) -> bool {
+fn is_same_profile(profile: &Field<'_>, annotation: &str) -> bool {
     match (profile.str_at(&["type"]), annotation) {
         ("Unconfined", "unconfined") | ("RuntimeDefault", "runtime/default") => true,
         ("Localhost", text) => {

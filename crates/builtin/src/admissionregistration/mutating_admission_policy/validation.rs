@@ -4,7 +4,7 @@ use cel::Type;
 use meta::{FieldErrors, Value};
 
 use crate::validation::{
-    admission::{expressions::Scope, mutable_operations, policy_match, variables},
+    admission::{expressions::ExpressionScope, mutable_operations, policy_match, variables},
     cursor::Field,
 };
 
@@ -14,7 +14,7 @@ pub(crate) fn validate(object: &Value, old: Option<&Value>, errors: &mut FieldEr
     let spec = root.get("spec");
     policy_match(&spec, old, errors);
     mutable_operations(&spec.get("matchConstraints"), errors);
-    let mut scope = Scope::new(spec.get("paramKind").is_set(), true);
+    let mut scope = ExpressionScope::new(spec.get("paramKind").is_set(), true);
     variables(&spec.get("variables"), &mut scope, errors);
     let mutations = spec.get("mutations");
     if mutations.is_empty() {
@@ -29,7 +29,7 @@ pub(crate) fn validate(object: &Value, old: Option<&Value>, errors: &mut FieldEr
     }
 }
 
-fn mutation(mutation: &Field<'_>, scope: &Scope, errors: &mut FieldErrors) {
+fn mutation(mutation: &Field<'_>, scope: &ExpressionScope, errors: &mut FieldErrors) {
     let kind = mutation.get("patchType");
     let (wanted, other, output) = match kind.str() {
         "" => return kind.required(errors, ""),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use meta::{FieldErrors, Value, names::is_qualified_name};
 
 use crate::validation::{
-    admission::{expressions::Scope, policy_match, variables},
+    admission::{expressions::ExpressionScope, policy_match, variables},
     conditions,
     cursor::Field,
 };
@@ -16,7 +16,7 @@ pub(crate) fn validate(object: &Value, old: Option<&Value>, errors: &mut FieldEr
     let spec = root.get("spec");
     policy_match(&spec, old, errors);
     let list = spec.get("variables");
-    let mut scope = Scope::new(spec.get("paramKind").is_set(), !list.is_empty());
+    let mut scope = ExpressionScope::new(spec.get("paramKind").is_set(), !list.is_empty());
     variables(&list, &mut scope, errors);
     let (validations, annotations) = (spec.get("validations"), spec.get("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
@@ -30,7 +30,7 @@ pub(crate) fn validate(object: &Value, old: Option<&Value>, errors: &mut FieldEr
     audit_annotations(&annotations, root.str_at(&["metadata", "name"]), &scope, errors);
 }
 
-fn validation_rule(validation: &Field<'_>, scope: &Scope, errors: &mut FieldErrors) {
+fn validation_rule(validation: &Field<'_>, scope: &ExpressionScope, errors: &mut FieldErrors) {
     let [expression, message_expression, message] =
         ["expression", "messageExpression", "message"].map(|name| validation.get(name));
     let is_blank = |text: &Field<'_>| !text.is_empty() && text.str().trim().is_empty();
@@ -56,7 +56,7 @@ fn validation_rule(validation: &Field<'_>, scope: &Scope, errors: &mut FieldErro
 fn audit_annotations(
     annotations: &Field<'_>,
     policy: &str,
-    scope: &Scope,
+    scope: &ExpressionScope,
     errors: &mut FieldErrors,
 ) {
     const MAX: usize = 20;

@@ -11,7 +11,7 @@ use meta::{
 };
 
 use crate::validation::{
-    admission::{expressions::Scope, match_conditions, rule_with_operations},
+    admission::{expressions::ExpressionScope, match_conditions, rule_with_operations},
     cursor::Field,
     label_selector,
     ratcheting::ratchet,
@@ -32,12 +32,12 @@ fn webhooks_since(object: &Value, old: Option<&Value>, errors: &mut FieldErrors)
             .map(|own| own.get("matchConditions").cloned())
             .collect()
     };
-    // What was let in stays in, whatever it is made of.
+    // Compat: an expression that is stored already is not checked again.
     let same_conditions = old.is_some_and(|old| conditions(old) == conditions(object));
     for hook in root.get("webhooks").items() {
         webhook(&hook, errors);
         if !same_conditions {
-            let scope = Scope::new(false, false);
+            let scope = ExpressionScope::new(false, false);
             match_conditions(&hook.get("matchConditions"), &scope, errors);
         }
         review_versions(&hook.get("admissionReviewVersions"), errors);

@@ -3,7 +3,7 @@
 
 use meta::{Map, Value, value};
 
-use super::from_v1;
+use crate::conversion::horizontal_pod_autoscaler::{to_v1, to_v2};
 use crate::defaulting::SetDefault;
 
 pub(super) fn default_spec(spec: &mut Map) {
@@ -28,9 +28,7 @@ pub(crate) fn default_behavior(behavior: &mut Map) {
 /// through v2 brings these into the form in which they are shown.
 pub(super) fn default_v1(scaler: &mut Value) {
     scaler.object_at_mut(&["spec"]).set_default("minReplicas", 1i64);
-    if let Some(conversion) = from_v1() {
-        *scaler = conversion.to_served(conversion.to_stored(std::mem::take(scaler)));
-    }
+    *scaler = to_v1(to_v2(std::mem::take(scaler)));
 }
 
 /// What an autoscaler without metrics aims at.

@@ -1,4 +1,4 @@
-//! Certificate signing requests: what is asked for, who says yes, and what comes of it.
+//! Certificate signing requests: the request, its approval conditions, and the issued certificate.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use x509_parser::{
     prelude::{FromDer, X509Certificate},
 };
 
-use crate::validation::{cursor::Field, lists::KEY_USAGES, names::signer_name};
+use crate::validation::{cursor::Field, go_json, lists::KEY_USAGES, names::signer_name};
 
 pub(crate) fn request(object: &Value, errors: &mut FieldErrors) {
     validate(object, None, errors);
@@ -38,15 +38,16 @@ pub(crate) fn request_update(object: &Value, old: &Value, part: Part, errors: &m
     if part != Part::Approval {
         for name in ["Approved", "Denied"] {
             let (now, before) = (of_type(object, name), of_type(old, name));
-            let what = if now.len() > before.len() {
-                "add"
+            if now.len() > before.len() {
+                let why = format!("updates may not add a condition of type \"{name}\"");
+                conditions.forbidden(errors, &why);
             } else if now.len() == before.len() && now != before {
-                "modify"
-            } else {
-                continue;
-            };
-            let why = format!("updates may not {what} a condition of type \"{name}\"");
-            conditions.forbidden(errors, &why);
+                let [before, now] = [before, now].map(|list| list.into_iter().cloned().collect());
+                let [before, now] = [Value::Array(before), Value::Array(now)];
+                let diff = go_json::diff("[]CertificateSigningRequestCondition", &before, &now);
+                let why = format!("updates may not modify a condition of type \"{name}\"\n{diff}");
+                conditions.forbidden(errors, &why);
+            }
         }
     }
     let before = old.str_at(&["status", "certificate"]);

@@ -131,7 +131,7 @@ fn stub_request(stub: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Whether who asks has the key.
+/// Whether the requester holds the private key.
 fn is_signed(request: &X509CertificationRequest<'_>) -> bool {
     let info = &request.certification_request_info;
     if !matches!(Key::of(&info.subject_pki), Key::Curve(Curve::P521)) {

@@ -97,7 +97,8 @@ fn selector(selector: &Value) -> String {
 /// None: it is not a list.
 pub(super) fn read_metrics(metrics: &Value, place: Place) -> Option<Vec<Value>> {
     let metrics = metrics.as_array()?;
-    Some(metrics.iter().map(|metric| read_metric(metric, place)).collect())
+    let metrics = meta::cancel::interruptible(metrics.iter());
+    Some(metrics.map(|metric| read_metric(metric, place)).collect())
 }
 
 fn read_metric(metric: &Value, place: Place) -> Value {

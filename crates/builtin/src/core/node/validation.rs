@@ -84,30 +84,23 @@ fn declared_features(node: &Field<'_>, errors: &mut FieldErrors) {
 }
 
 pub(crate) fn validate_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    update(object, old, PodCidrs::Checked, errors);
-}
-
-/// Compat: a status update checks the whole node again, except `spec.podCIDRs`.
-pub(crate) fn validate_status_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    update(object, old, PodCidrs::Skipped, errors);
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum PodCidrs {
-    Checked,
-    Skipped,
-}
-
-fn update(object: &Value, old: &Value, cidrs: PodCidrs, errors: &mut FieldErrors) {
-    let (root, old_root) = (Field::root(object), Field::root(old));
+    let root = Field::root(object);
     let spec = root.get("spec");
     // Compat: everything that is checked on create is checked again, some of it twice.
     taints(&root, errors);
     resources(&root, errors);
-    if cidrs == PodCidrs::Checked {
-        pod_cidrs(&spec.get("podCIDRs"), errors);
-    }
+    pod_cidrs(&spec.get("podCIDRs"), errors);
     declared_features(&root, errors);
+    update(object, old, errors);
+}
+
+pub(crate) fn validate_status_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    update(object, old, errors);
+}
+
+fn update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    let (root, old_root) = (Field::root(object), Field::root(old));
+    let spec = root.get("spec");
     resources(&root, errors);
     declared_features(&root, errors);
     let status = root.get("status");
@@ -126,10 +119,7 @@ fn update(object: &Value, old: &Value, cidrs: PodCidrs, errors: &mut FieldErrors
         }
     }
     let before = old.items_at(&["spec", "podCIDRs"]);
-    if cidrs == PodCidrs::Checked
-        && !before.is_empty()
-        && object.items_at(&["spec", "podCIDRs"]) != before
-    {
+    if !before.is_empty() && object.items_at(&["spec", "podCIDRs"]) != before {
         let why = "node updates may not change podCIDR except from \"\" to valid";
         spec.get("podCIDRs").forbidden(errors, why);
     }

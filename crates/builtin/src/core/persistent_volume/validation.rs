@@ -9,6 +9,7 @@ use meta::{
 use crate::core::persistent_volume_claim::validation::access_modes;
 use crate::validation::{
     cursor::Field,
+    go_json,
     pod_spec::{basic_resource, node_selector, positive_quantity, volume_sources as sources},
 };
 
@@ -244,7 +245,43 @@ fn csi(source: &Field<'_>, errors: &mut FieldErrors) {
     }
 }
 
+/// Volumes that may have mount options in an annotation.
+const WITH_MOUNT_OPTIONS: [&str; 13] = [
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "iscsi",
+    "cinder",
+    "cephfs",
+    "azureFile",
+    "vsphereVolume",
+    "azureDisk",
+    "photonPersistentDisk",
+];
+
+const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
+
+pub(crate) fn mount_options(volume: &Value, errors: &mut FieldErrors) {
+    let root = Field::root(volume);
+    let spec = root.get("spec");
+    if WITH_MOUNT_OPTIONS.iter().any(|source| spec.get(source).is_set()) {
+        return;
+    }
+    let metadata = root.get("metadata");
+    let annotations = metadata.get("annotations");
+    if annotations.value_at(&[MOUNT_OPTIONS]).is_some() {
+        let why = "may not specify mount options for this volume type";
+        annotations.get(MOUNT_OPTIONS).forbidden(errors, why);
+    }
+}
+
 pub(crate) fn validate_update(volume: &Value, old: &Value, errors: &mut FieldErrors) {
+    validate(volume, errors);
+    mount_options(volume, errors);
+    // Compat: upstream does it twice, and lists the causes twice.
     validate(volume, errors);
     crate::validation::ratcheting::ratchet(old, validate, errors);
     let root = Field::root(volume);
@@ -265,8 +302,14 @@ pub(crate) fn validate_update(volume: &Value, old: &Value, errors: &mut FieldErr
             .collect()
     };
     if only_source(volume, old) != only_source(old, volume) {
-        let why = "spec.persistentvolumesource is immutable after creation";
-        spec.get("persistentvolumesource").forbidden(errors, why);
+        let spec_of = |object: &Value| object.get("spec").cloned().unwrap_or_default();
+        let (before, mut now) = (spec_of(old), spec_of(volume));
+        if before.at(&["csi", "controllerExpandSecretRef"]).is_none() {
+            now.remove_at(&["csi", "controllerExpandSecretRef"]);
+        }
+        let diff = go_json::diff("PersistentVolumeSource", &before, &now);
+        let why = format!("spec.persistentvolumesource is immutable after creation\n{diff}");
+        spec.get("persistentvolumesource").forbidden(errors, &why);
     }
     // Compat: upstream leaves `spec` out of these paths.
     let mode = root.get("volumeMode").with(spec.value_at(&["volumeMode"]));
@@ -277,7 +320,8 @@ pub(crate) fn validate_update(volume: &Value, old: &Value, errors: &mut FieldErr
     let before = old_spec.get("nodeAffinity");
     if before.is_set() && with_ga_labels(affinity.value()) != with_ga_labels(before.value()) {
         let why = "field is immutable, except for updating from beta label to GA";
-        affinity.invalid(errors, why);
+        let shown = go_json::compact("*VolumeNodeAffinity", affinity.value());
+        affinity.invalid_shown(errors, &shown, why);
     }
     let class = spec.get("volumeAttributesClassName");
     if old_spec.get("volumeAttributesClassName").is_set() && !class.is_set() {

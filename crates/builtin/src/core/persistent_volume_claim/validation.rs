@@ -8,7 +8,7 @@ use meta::{
 
 use crate::validation::{
     cursor::Field,
-    label_selector,
+    go_json, label_selector,
     pod_spec::{
         basic_resource, compare_quantities, is_native_resource, positive_quantity, quantity_value,
     },
@@ -87,9 +87,12 @@ fn update_spec(claim: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors) {
         copy(&before, &mut munged, &["volumeAttributesClassName"]);
     }
     if munged != before {
-        let why = "spec is immutable after creation except resources.requests and \
-                   volumeAttributesClassName for bound claims";
-        new_spec.forbidden(errors, why);
+        let why = format!(
+            "spec is immutable after creation except resources.requests and \
+             volumeAttributesClassName for bound claims\n{}",
+            go_json::diff("PersistentVolumeClaimSpec", &before, &munged)
+        );
+        new_spec.forbidden(errors, &why);
     }
     let size = ["resources", "requests", "storage"];
     let shrinks = compare_quantities(new_spec.value_at(&size), old_spec.value_at(&size)).is_lt();

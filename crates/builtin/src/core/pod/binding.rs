@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use meta::{ApiError, FieldErrors, GroupResource, GroupVersionKind, Value, field::path, value};
-use registry::{Action, ActionContext, ComputeContext, ComputedResource, Kind, Outcome, Pinned};
+use registry::{
+    Action, ActionContext, ActionOutcome, BoxFuture, ComputeContext, ComputedResource, Kind,
+};
 
 use super::condition::set_condition;
 
@@ -19,7 +21,7 @@ impl Action for PodBinding {
         &'a self,
         binding: Value,
         cx: &'a ActionContext<'a>,
-    ) -> Pinned<'a, Result<Outcome, ApiError>> {
+    ) -> BoxFuture<'a, Result<ActionOutcome, ApiError>> {
         Box::pin(async move {
             if binding.str_at(&["metadata", "name"]) != cx.name() {
                 let why = "name in URL does not match name in Binding object";
@@ -42,7 +44,7 @@ impl ComputedResource for Bindings {
         &'a self,
         binding: Value,
         cx: &'a ComputeContext<'a>,
-    ) -> Pinned<'a, Result<Outcome, ApiError>> {
+    ) -> BoxFuture<'a, Result<ActionOutcome, ApiError>> {
         Box::pin(async move {
             let pods = self.pods.get().ok_or(ApiError::NotServed)?;
             bind(pods, &cx.info.namespace, &binding, cx.dry_run).await
@@ -55,7 +57,7 @@ async fn bind(
     namespace: &str,
     binding: &Value,
     dry_run: bool,
-) -> Result<Outcome, ApiError> {
+) -> Result<ActionOutcome, ApiError> {
     validate(binding)?;
     let name = binding.str_at(&["metadata", "name"]);
     let assign = &mut |pod: &mut Value| {
@@ -67,7 +69,7 @@ async fn bind(
         })
     };
     pods.rewrite(namespace, name, dry_run, assign).await?;
-    Ok(Outcome::Done)
+    Ok(ActionOutcome::Done)
 }
 
 fn validate(binding: &Value) -> Result<(), ApiError> {

@@ -6,7 +6,7 @@ use meta::{
     ApiError, Cause, FieldErrors, GroupKind, GroupResource, GroupVersionKind, Query, Status, Value,
     field::path, selector::LabelSelector, time::Time, value,
 };
-use registry::{Action, ActionContext, DeleteOptions, Kind, Outcome, Pinned};
+use registry::{Action, ActionContext, ActionOutcome, BoxFuture, DeleteOptions, Kind};
 
 use super::condition::set_condition;
 use crate::printer_cells::condition_is_true;
@@ -27,7 +27,7 @@ impl Action for PodEviction {
         &'a self,
         eviction: Value,
         cx: &'a ActionContext<'a>,
-    ) -> Pinned<'a, Result<Outcome, ApiError>> {
+    ) -> BoxFuture<'a, Result<ActionOutcome, ApiError>> {
         Box::pin(async move {
             if eviction.str_at(&["metadata", "name"]) != cx.name() {
                 let why = "name in URL does not match name in Eviction object";
@@ -38,7 +38,7 @@ impl Action for PodEviction {
             let mut options = DeleteOptions::read(&query, eviction.get("deleteOptions"))?;
             options.dry_run |= cx.dry_run;
             self.evict(cx, options).await?;
-            Ok(Outcome::Done)
+            Ok(ActionOutcome::Done)
         })
     }
 }

@@ -9,6 +9,7 @@ use meta::{FieldErrors, Value};
 use crate::validation::{
     by_name,
     cursor::Field,
+    go_json,
     pod_spec::{
         self, Owner, PodSpecOptions, added_tolerations_only, image_whitespace, removed_gates_only,
     },
@@ -109,7 +110,9 @@ pub(crate) fn validate_ephemeral_containers(
                 containers.forbidden(errors, &why);
             }
             Some(now) if now != before => {
-                let why = format!("existing ephemeral containers {name} may not be changed");
+                let diff = go_json::diff("EphemeralContainer", before, now);
+                let why =
+                    format!("existing ephemeral containers {name} may not be changed\n{diff}");
                 containers.forbidden(errors, &why);
             }
             Some(_) => {}
@@ -143,7 +146,7 @@ fn update_spec(spec: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors) {
         let why = format!(
             "pod updates may not change fields other than {}\n{}",
             UPDATABLE.join(","),
-            changes(old_value, &munged)
+            go_json::diff("PodSpec", old_value, &munged)
         );
         spec.forbidden(errors, &why);
     }
@@ -156,22 +159,6 @@ const UPDATABLE: [&str; 5] = [
     "`spec.tolerations` (only additions to existing tolerations)",
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
 ];
-
-/// Which fields differ. Upstream prints a diff of its Go structs here, which nothing can rely on.
-fn changes(old: &Value, new: &Value) -> String {
-    let empty = meta::Map::new();
-    let [old, new] = [old, new].map(|value| value.as_object().unwrap_or(&empty));
-    let mut lines = String::new();
-    let removed = old.keys().filter(|name| !new.contains_key(name));
-    for name in new.keys().chain(removed) {
-        let show = |value: Option<&Value>| value.map_or("null".to_owned(), meta::json::to_string);
-        let [before, after] = [old, new].map(|map| map.get(name));
-        if before != after {
-            lines.push_str(&format!("- {name}: {}\n+ {name}: {}\n", show(before), show(after)));
-        }
-    }
-    lines
-}
 
 /// False if there is nothing more to say.
 fn active_deadline(spec: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors) -> bool {

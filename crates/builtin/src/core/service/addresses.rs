@@ -4,6 +4,7 @@
 use std::{
     net::IpAddr,
     sync::{Arc, OnceLock},
+    time::Instant,
 };
 
 use meta::{ApiError, GroupVersionResource, Value, value};
@@ -11,6 +12,7 @@ use registry::Kind;
 
 use super::{
     ip_families::{IPV4, IPV6},
+    metrics::{self, Scope},
     range::AddressRange,
 };
 use crate::Client;
@@ -18,11 +20,11 @@ use crate::Client;
 pub(crate) struct Addresses {
     /// From the command line; the first one is the default.
     pub(crate) ranges: Vec<AddressRange>,
-    pub(crate) server: OnceLock<Server>,
+    pub(crate) server: OnceLock<AddressObjects>,
 }
 
 /// What is known when the server is put together.
-pub(crate) struct Server {
+pub(crate) struct AddressObjects {
     pub(crate) client: Arc<dyn Client>,
     pub(crate) addresses: Arc<Kind>,
     /// More ranges, as `ServiceCIDR` objects.
@@ -73,16 +75,12 @@ impl Addresses {
                 // Compat: a dry run looks for nothing.
                 return Ok(range.network());
             }
-            for address in range.candidates(random()) {
-                if server.has(address).await {
-                    continue;
-                }
-                match server.create(address, service).await {
-                    Ok(()) => return Ok(address),
-                    // Another server took it: try the next one.
-                    Err(ApiError::AlreadyExists { .. }) => {}
-                    Err(error) => return Err(NoAddress::Other(error.to_string())),
-                }
+            let began = Instant::now();
+            let taken = server.take_any_of(&range, service).await;
+            server.count(&range, Scope::Dynamic, taken.is_ok(), began);
+            match taken {
+                Err(NoAddress::Full) => {}
+                taken => return taken,
             }
         }
         Err(NoAddress::Full)
@@ -97,14 +95,17 @@ impl Addresses {
     ) -> Result<(), NoAddress> {
         let server = self.server()?;
         let ranges = self.ranges_of(family(address.is_ipv4())).await;
-        if !ranges.iter().any(|range| range.contains(address)) {
+        let Some(range) = ranges.iter().find(|range| range.contains(address)) else {
             let why = "the provided network does not match the current range";
             return Err(NoAddress::Other(why.to_owned()));
-        }
+        };
         if dry_run {
             return Ok(());
         }
-        match server.create(address, service).await {
+        let began = Instant::now();
+        let created = server.create(address, service).await;
+        server.count(range, Scope::Static, created.is_ok(), began);
+        match created {
             Ok(()) => Ok(()),
             Err(ApiError::AlreadyExists { .. }) => {
                 Err(NoAddress::Other("provided IP is already allocated".to_owned()))
@@ -122,13 +123,28 @@ impl Addresses {
                 Err(error) => tracing::warn!(address = name, "cannot release an address: {error}"),
             }
         }
+        self.count_taken();
     }
 
-    fn server(&self) -> Result<&Server, NoAddress> {
+    /// Measures how many addresses of the ranges of the command line are taken.
+    pub(crate) fn count_taken(&self) {
+        let Some(server) = self.server.get() else { return };
+        for range in &self.ranges {
+            metrics::ips_taken(&range.to_string(), server.taken_in(range), range.size());
+        }
+    }
+
+    fn server(&self) -> Result<&AddressObjects, NoAddress> {
         self.server.get().ok_or_else(|| NoAddress::Other(NOT_READY.to_owned()))
     }
 
     async fn ranges_of(&self, wanted: &str) -> Vec<AddressRange> {
+        let mut ranges = self.all_ranges().await;
+        ranges.retain(|range| family(range.is_ipv4()) == wanted);
+        ranges
+    }
+
+    pub(super) async fn all_ranges(&self) -> Vec<AddressRange> {
         let mut ranges = self.ranges.clone();
         if let Some(cidrs) = self.server.get().and_then(|server| server.cidrs.as_ref()) {
             let cidrs = cidrs.objects("").await.unwrap_or_default();
@@ -148,7 +164,6 @@ impl Addresses {
                 }
             }
         }
-        ranges.retain(|range| family(range.is_ipv4()) == wanted);
         ranges
     }
 }
@@ -158,8 +173,43 @@ fn ranges_in(cidr: &Value) -> impl Iterator<Item = AddressRange> {
     texts.filter_map(AddressRange::parse)
 }
 
-impl Server {
-    async fn has(&self, address: IpAddr) -> bool {
+impl AddressObjects {
+    async fn take_any_of(
+        &self,
+        range: &AddressRange,
+        service: &Value,
+    ) -> Result<IpAddr, NoAddress> {
+        for address in range.candidates(random()) {
+            if self.has(address).await {
+                continue;
+            }
+            match self.create(address, service).await {
+                Ok(()) => return Ok(address),
+                // Another server took it: try the next one.
+                Err(ApiError::AlreadyExists { .. }) => {}
+                Err(error) => return Err(NoAddress::Other(error.to_string())),
+            }
+        }
+        Err(NoAddress::Full)
+    }
+
+    fn count(&self, range: &AddressRange, scope: Scope, taken: bool, began: Instant) {
+        let cidr = range.to_string();
+        metrics::ip_allocated(&cidr, scope, taken, began.elapsed());
+        metrics::ips_taken(&cidr, self.taken_in(range), range.size());
+    }
+
+    /// How many addresses of a range are taken, as the watch cache knows it. Services are created seldom,
+    /// so that counting all is cheap enough.
+    fn taken_in(&self, range: &AddressRange) -> usize {
+        let Some(storage) = &self.addresses.storage else { return 0 };
+        let snapshot = storage.cache.snapshot();
+        let entries = snapshot.range(&storage.prefix, None);
+        let addresses = entries.filter_map(|entry| entry.name.parse::<IpAddr>().ok());
+        addresses.filter(|address| range.contains(*address)).count()
+    }
+
+    pub(super) async fn has(&self, address: IpAddr) -> bool {
         let Some(storage) = &self.addresses.storage else { return false };
         storage.find("", &address.to_string(), false).await.is_ok_and(|found| found.is_some())
     }
@@ -199,7 +249,7 @@ pub(crate) fn ip_addresses() -> GroupVersionResource {
     }
 }
 
-fn family(is_ipv4: bool) -> &'static str {
+pub(super) fn family(is_ipv4: bool) -> &'static str {
     if is_ipv4 { IPV4 } else { IPV6 }
 }
 

@@ -10,13 +10,12 @@ use std::{
 use meta::{
     ApiError, FieldErrors, GroupKind, GroupVersionResource, Str, Value,
     field::{FieldPath, path},
-    time::Time,
 };
-use registry::{Allocation, Allocator, Kind, Pinned, Reservation, StorageCodec};
+use registry::{Allocation, Allocator, BoxFuture, Kind, Reservation, StorageCodec};
 use store::Backend;
 
 use super::{
-    addresses::{Addresses, NoAddress, Server},
+    addresses::{AddressObjects, Addresses, NoAddress},
     ip_families::{Addressing, family_of},
     ports::{NodePorts, PortOperation},
     range::AddressRange,
@@ -27,14 +26,13 @@ use crate::Client;
 
 /// The supplies of a cluster's services.
 pub(crate) struct ServiceAllocator {
-    addresses: Arc<Addresses>,
-    ports: Arc<NodePorts>,
+    pub(super) addresses: Arc<Addresses>,
+    pub(super) ports: Arc<NodePorts>,
     /// Node ports that no Service seems to have, and how often they were seen so.
-    leaks: tokio::sync::Mutex<HashMap<u16, u32>>,
+    pub(super) leaks: tokio::sync::Mutex<HashMap<u16, u32>>,
+    /// What the last repair has found: uid of an object, and note. Bounded by the number of services.
+    pub(super) reported: tokio::sync::Mutex<HashSet<(String, String)>>,
 }
-
-/// An address may be taken for so long before its service is there.
-const GRACE_SECONDS: i64 = 60;
 
 impl ServiceAllocator {
     /// `ranges` are those of the command line, checked there; the first is the default.
@@ -44,6 +42,7 @@ impl ServiceAllocator {
             addresses: Arc::new(Addresses { ranges, server: std::sync::OnceLock::new() }),
             ports: Arc::new(NodePorts::new(first, last)),
             leaks: tokio::sync::Mutex::default(),
+            reported: tokio::sync::Mutex::default(),
         }
     }
 
@@ -72,49 +71,9 @@ impl ServiceAllocator {
             }
         }
         if let Some(addresses) = find("IPAddress") {
-            let server = Server { client, addresses, cidrs: find("ServiceCIDR") };
+            let server = AddressObjects { client, addresses, cidrs: find("ServiceCIDR") };
             drop(self.addresses.server.set(server));
-        }
-        Ok(())
-    }
-
-    /// Puts right what a crash between two writes, or a write with an unknown outcome, has left:
-    /// addresses and ports of services that are not there, services whose address is not recorded.
-    pub(crate) async fn repair(&self, services: &Kind) -> Result<(), ApiError> {
-        let Some(server) = self.addresses.server.get() else { return Ok(()) };
-        let now = Time::now().unix_seconds();
-        let taken = server.addresses.objects("").await?;
-        let services = services.objects("").await?;
-        let ports: Vec<u16> = services.iter().flat_map(all_ports).collect();
-        let mut leaks = self.leaks.lock().await;
-        self.ports.repair(&ports, &mut leaks).await.map_err(ApiError::internal)?;
-        drop(leaks);
-        let owns = |service: &Value, name: &str| {
-            Addressing::of(service).cluster_ips.iter().any(|ip| ip == name)
-        };
-        for address in &taken {
-            let name = address.str_at(&["metadata", "name"]);
-            let label = ["metadata", "labels", "ipaddress.kubernetes.io/managed-by"];
-            let managed = address.str_at(&label) == "ipallocator.k8s.io";
-            let created = Time::parse(address.str_at(&["metadata", "creationTimestamp"]));
-            let settled = created.is_ok_and(|time| now - time.unix_seconds() >= GRACE_SECONDS);
-            if managed && settled && !services.iter().any(|service| owns(service, name)) {
-                tracing::info!(address = name, "releasing the address of a service that is gone");
-                self.addresses.release(&[name.to_owned()]).await;
-            }
-        }
-        for service in &services {
-            let ips = Addressing::of(service).cluster_ips;
-            for ip in ips.iter().filter_map(|ip| ip.parse::<IpAddr>().ok()) {
-                let name = ip.to_string();
-                if taken.iter().any(|address| address.str_at(&["metadata", "name"]) == name) {
-                    continue;
-                }
-                match server.create(ip, service).await {
-                    Ok(()) | Err(ApiError::AlreadyExists { .. }) => {}
-                    Err(error) => tracing::warn!(address = name, "cannot note it: {error}"),
-                }
-            }
+            self.addresses.count_taken();
         }
         Ok(())
     }
@@ -133,7 +92,7 @@ impl ServiceAllocator {
     async fn take_for_create(
         &self,
         service: &mut Value,
-        taken: &mut Taken,
+        taken: &mut PendingAllocation,
     ) -> Result<(), ApiError> {
         let mut addressing = Addressing::of(service);
         addressing.normalize(None);
@@ -169,7 +128,7 @@ impl ServiceAllocator {
         &self,
         service: &mut Value,
         old_service: &Value,
-        taken: &mut Taken,
+        taken: &mut PendingAllocation,
     ) -> Result<Released, ApiError> {
         let old = Addressing::of(old_service);
         keep_ports(service, old_service);
@@ -214,7 +173,7 @@ impl ServiceAllocator {
         service: &Value,
         addressing: &mut Addressing,
         from: usize,
-        taken: &mut Taken,
+        taken: &mut PendingAllocation,
     ) -> Result<(), ApiError> {
         let families = addressing.families.clone();
         addressing
@@ -262,9 +221,9 @@ impl ServiceAllocator {
         Ok(())
     }
 
-    fn guard(&self, dry_run: bool) -> Taken {
+    fn guard(&self, dry_run: bool) -> PendingAllocation {
         let ports = PortOperation::new(self.ports.clone(), dry_run);
-        Taken { supply: self.addresses.clone(), addresses: Vec::new(), ports, dry_run }
+        PendingAllocation { supply: self.addresses.clone(), addresses: Vec::new(), ports, dry_run }
     }
 }
 
@@ -276,14 +235,14 @@ struct Released {
 }
 
 /// Addresses and ports taken so far: a request that is cut off gives them back.
-struct Taken {
+struct PendingAllocation {
     supply: Arc<Addresses>,
     addresses: Vec<String>,
     ports: PortOperation,
     dry_run: bool,
 }
 
-impl Taken {
+impl PendingAllocation {
     /// Done before the answer: a client may look at once, and what it did not get is free by then.
     async fn give_back(mut self) {
         let addresses = std::mem::take(&mut self.addresses);
@@ -312,7 +271,7 @@ struct ServiceReservation {
 }
 
 impl Reservation for ServiceReservation {
-    fn commit(self: Box<Self>) -> Pinned<'static, ()> {
+    fn commit(self: Box<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let ports_supply = self.ports.supply();
             self.ports.keep();
@@ -321,7 +280,7 @@ impl Reservation for ServiceReservation {
         })
     }
 
-    fn release(mut self: Box<Self>) -> Pinned<'static, ()> {
+    fn release(mut self: Box<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             self.ports.give_back().await;
             self.supply.release(&self.addresses).await;
@@ -339,7 +298,7 @@ impl Reservation for ServiceReservation {
     }
 }
 
-impl Drop for Taken {
+impl Drop for PendingAllocation {
     fn drop(&mut self) {
         if self.addresses.is_empty() || self.dry_run {
             return;
@@ -356,7 +315,7 @@ impl Allocator for ServiceAllocator {
         &'a self,
         service: &'a mut Value,
         dry_run: bool,
-    ) -> Pinned<'a, Result<Allocation, ApiError>> {
+    ) -> BoxFuture<'a, Result<Allocation, ApiError>> {
         Box::pin(self.create(service, dry_run))
     }
 
@@ -365,11 +324,11 @@ impl Allocator for ServiceAllocator {
         service: &'a mut Value,
         old: &'a Value,
         dry_run: bool,
-    ) -> Pinned<'a, Result<Allocation, ApiError>> {
+    ) -> BoxFuture<'a, Result<Allocation, ApiError>> {
         Box::pin(self.update(service, old, dry_run))
     }
 
-    fn release<'a>(&'a self, service: &'a Value) -> Pinned<'a, ()> {
+    fn release<'a>(&'a self, service: &'a Value) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             self.ports.release(all_ports(service)).await;
             let addressing = Addressing::of(service);
@@ -402,7 +361,7 @@ fn one_error(service: &Value, field: &FieldPath, value: Value, why: &str) -> Api
 }
 
 /// Node ports of all kinds that a service has.
-fn all_ports(service: &Value) -> Vec<u16> {
+pub(super) fn all_ports(service: &Value) -> Vec<u16> {
     let mut ports = node_ports(service);
     if needs_health_check_port(service) {
         ports.extend(service.i64_at(&["spec", "healthCheckNodePort"]));

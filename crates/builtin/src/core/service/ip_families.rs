@@ -322,7 +322,13 @@ pub(crate) fn validate_change(new: &Addressing, old: &Addressing, errors: &mut F
         return;
     }
     let spec = path("spec");
-    validate_list_change(&spec.child("clusterIPs"), &new.cluster_ips, &old.cluster_ips, errors);
+    validate_list_change(
+        &spec.child("clusterIPs"),
+        "clusterIP",
+        &new.cluster_ips,
+        &old.cluster_ips,
+        errors,
+    );
     let released = |new: &[String], old: &[String]| new.len() == 1 && old.len() > 1;
     let policy = || match &new.policy {
         Some(policy) => Value::from(policy.as_str()),
@@ -335,7 +341,13 @@ pub(crate) fn validate_change(new: &Addressing, old: &Addressing, errors: &mut F
     if new.is_headless() != old.is_headless() {
         return;
     }
-    validate_list_change(&spec.child("ipFamilies"), &new.families, &old.families, errors);
+    validate_list_change(
+        &spec.child("ipFamilies"),
+        "ipFamily",
+        &new.families,
+        &old.families,
+        errors,
+    );
     if released(&new.families, &old.families) && !new.is_single() {
         let why = "must be set to 'SingleStack' when releasing the secondary ipFamily";
         errors.invalid(spec.child("ipFamilyPolicy"), policy(), why);
@@ -344,13 +356,13 @@ pub(crate) fn validate_change(new: &Addressing, old: &Addressing, errors: &mut F
 
 fn validate_list_change(
     field: &FieldPath,
+    what: &str,
     new: &[String],
     old: &[String],
     errors: &mut FieldErrors,
 ) {
     let shown = || Value::from(new.to_vec());
     if new.is_empty() && !old.is_empty() {
-        let what = if field.to_string().ends_with("IPs") { "clusterIP" } else { "ipFamily" };
         errors.invalid(field.index(0), shown(), &format!("primary {what} can not be unset"));
     }
     let compared = if new.len() == old.len() { new.len() } else { 1 };

@@ -6,7 +6,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use super::shared_ports::{SharedPorts, leaks_after};
+use super::{
+    metrics::{self, Scope},
+    shared_ports::{SharedPorts, leaks_after},
+};
 
 /// The ports that services are given on every node.
 pub(crate) struct NodePorts {
@@ -31,7 +34,16 @@ impl NodePorts {
 
     /// Ports that services have already, whether they lie in the range or not.
     pub(crate) fn seed(&self, ports: impl IntoIterator<Item = u16>) {
-        self.taken().extend(ports);
+        let mut taken = self.taken();
+        taken.extend(ports);
+        self.count(taken.iter().copied());
+    }
+
+    /// Measures how many ports of the range are taken.
+    fn count(&self, taken: impl Iterator<Item = u16>) {
+        let range = self.first..=self.last;
+        let size = usize::from(self.last.saturating_sub(self.first)) + 1;
+        metrics::ports_taken(taken.filter(|port| range.contains(port)).count(), size);
     }
 
     /// Takes a port, or says why not.
@@ -44,6 +56,7 @@ impl NodePorts {
                 }
                 if !dry_run {
                     bitmap.set(port, true);
+                    self.count((self.first..=self.last).filter(|port| bitmap.has(*port)));
                 }
                 Ok(())
             };
@@ -55,6 +68,7 @@ impl NodePorts {
         }
         if !dry_run {
             taken.insert(port);
+            self.count(taken.iter().copied());
         }
         Ok(())
     }
@@ -68,6 +82,7 @@ impl NodePorts {
                 let free = candidates.iter().copied().find(|port| !bitmap.has(*port));
                 let port = free.ok_or_else(full)?;
                 bitmap.set(port, true);
+                self.count((self.first..=self.last).filter(|port| bitmap.has(*port)));
                 Ok(port)
             };
             return shared.change(take).await;
@@ -76,28 +91,31 @@ impl NodePorts {
         let free = candidates.into_iter().find(|port| !taken.contains(port));
         let port = free.ok_or_else(full)?;
         taken.insert(port);
+        self.count(taken.iter().copied());
         Ok(port)
     }
 
     /// Brings the ports that are taken together with those that services have. A port that no
     /// service has is released when it was seen so several times in a row: a service may be about
-    /// to be written.
+    /// to be written. Returns the ports that were not recorded.
     pub(crate) async fn repair(
         &self,
         services: &[u16],
         leaks: &mut HashMap<u16, u32>,
-    ) -> Result<(), String> {
+    ) -> Result<Vec<u16>, String> {
         if let Some(shared) = self.shared.get() {
             return shared.repair(services, leaks).await;
         }
         let mut taken = self.taken();
-        taken.extend(services);
+        let missing = services.iter().copied().filter(|port| taken.insert(*port)).collect();
         let unused: Vec<u16> =
             taken.iter().copied().filter(|port| !services.contains(port)).collect();
         *leaks = leaks_after(leaks, unused, |port| {
+            metrics::port_repaired("leak");
             taken.remove(&port);
         });
-        Ok(())
+        self.count(taken.iter().copied());
+        Ok(missing)
     }
 
     pub(crate) async fn release(&self, ports: Vec<u16>) {
@@ -109,6 +127,7 @@ impl NodePorts {
                 for port in &ports {
                     bitmap.set(*port, false);
                 }
+                self.count((self.first..=self.last).filter(|port| bitmap.has(*port)));
                 Ok(())
             };
             if let Err(error) = shared.change(give_back).await {
@@ -120,6 +139,7 @@ impl NodePorts {
         for port in ports {
             taken.remove(&port);
         }
+        self.count(taken.iter().copied());
     }
 }
 
@@ -146,7 +166,11 @@ impl PortOperation {
         let wanted = u16::try_from(port).ok().filter(|port| (first..=last).contains(port));
         // Compat: a dry run doesn't look whether there is such a port.
         if let Some(wanted) = wanted {
-            self.ports.take(wanted, self.dry_run).await?;
+            let taken = self.ports.take(wanted, self.dry_run).await;
+            if !self.dry_run {
+                metrics::port_allocated(Scope::Static, taken.is_ok());
+            }
+            taken?;
         } else if !self.dry_run {
             return Err(format!(
                 "provided port is not in the valid range. The range of valid ports is {first}-{last}"
@@ -162,7 +186,9 @@ impl PortOperation {
             // Compat: a dry run looks for nothing and counts on from here.
             self.allocated.iter().max().map_or(32769, |max| max.saturating_add(1))
         } else {
-            i64::from(self.ports.take_any().await?)
+            let taken = self.ports.take_any().await;
+            metrics::port_allocated(Scope::Dynamic, taken.is_ok());
+            i64::from(taken?)
         };
         self.allocated.push(port);
         Ok(port)

@@ -45,8 +45,13 @@ impl AddressRange {
         address.is_ipv4() == self.is_ipv4() && (self.first..=self.last).contains(&number(address))
     }
 
+    /// How many addresses can be handed out.
+    pub(crate) fn size(&self) -> f64 {
+        (self.last + 1).saturating_sub(self.first) as f64
+    }
+
     /// Every address once, beginning somewhere at random. The lower part comes last: it is kept for
-    /// those who choose an address themselves.
+    /// clients that choose an address themselves.
     pub(crate) fn candidates(&self, random: u128) -> impl Iterator<Item = IpAddr> + use<> {
         let is_ipv4 = self.is_ipv4();
         let middle = self.first + self.reserved();

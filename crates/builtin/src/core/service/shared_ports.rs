@@ -74,14 +74,16 @@ impl SharedPorts {
     }
 
     /// Brings what is written down together with the ports that services have. What no service has is
-    /// given back when it was seen so several times in a row: a service may be on its way.
+    /// given back when it was seen so several times in a row: a service may be on its way. Returns the
+    /// ports that were not written down.
     pub(crate) async fn repair(
         &self,
         services: &[u16],
         leaks: &mut HashMap<u16, u32>,
-    ) -> Result<(), String> {
-        let mut next = HashMap::new();
+    ) -> Result<Vec<u16>, String> {
+        let (mut next, mut missing) = (HashMap::new(), Vec::new());
         self.change(|bitmap| {
+            missing = services.iter().copied().filter(|port| !bitmap.has(*port)).collect();
             for port in services {
                 bitmap.set(*port, true);
             }
@@ -91,7 +93,7 @@ impl SharedPorts {
         })
         .await?;
         *leaks = next;
-        Ok(())
+        Ok(missing)
     }
 
     fn range(&self) -> String {

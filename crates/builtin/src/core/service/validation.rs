@@ -30,6 +30,8 @@ pub(crate) fn validate_update(service: &Value, old: &Value, errors: &mut FieldEr
     {
         class.invalid(errors, "may not change once set");
     }
+    // Compat: checked twice in an update.
+    load_balancer_class(&spec, errors);
     let check = spec.get("healthCheckNodePort");
     if needs_health_check(&spec)
         && needs_health_check(&before)
@@ -84,15 +86,19 @@ fn service_rules(service: &Field<'_>, old: Option<&Field<'_>>, errors: &mut Fiel
     if spec.get("allocateLoadBalancerNodePorts").is_set() && !kind.is("LoadBalancer") {
         spec.get("allocateLoadBalancerNodePorts").forbidden(errors, ONLY_LOAD_BALANCER);
     }
+    load_balancer_class(&spec, errors);
+    traffic(&spec, errors);
+}
+
+fn load_balancer_class(spec: &Field<'_>, errors: &mut FieldErrors) {
     let class = spec.get("loadBalancerClass");
     if class.is_set() {
-        if kind.is("LoadBalancer") {
+        if spec.get("type").is("LoadBalancer") {
             class.rule(errors, is_qualified_name);
         } else {
             class.forbidden(errors, ONLY_LOAD_BALANCER);
         }
     }
-    traffic(&spec, errors);
 }
 
 const ONLY_LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";

@@ -9,26 +9,26 @@ use meta::{
     time::{Duration, Time},
     value,
 };
-use registry::{Action, ActionContext, Kind, Outcome, Pinned};
+use registry::{Action, ActionContext, ActionOutcome, BoxFuture, Kind};
 
 use crate::access::texts;
 
-/// Who makes the tokens.
-pub trait Tokens: Send + Sync + 'static {
+/// Issues tokens of service accounts.
+pub trait TokenIssuer: Send + Sync + 'static {
     /// The audiences of a token whose request names none: those of this server.
     fn audiences(&self) -> &[Str];
 
     /// No token lives longer than this; 0: as asked for.
     fn expiration_seconds_max(&self) -> i64;
 
-    /// Whether tokens of pods live on for a year after they should have been renewed.
-    fn extends_expiration(&self) -> bool;
+    /// How long tokens of pods live on although they should have been renewed; None: they do not.
+    fn extended_expiration_seconds(&self) -> Option<i64>;
 
-    fn sign(&self, claims: Value) -> Result<String, String>;
+    fn sign(&self, claims: Value) -> BoxFuture<'_, Result<String, String>>;
 }
 
 pub(crate) struct TokenRequests {
-    tokens: Arc<dyn Tokens>,
+    tokens: Arc<dyn TokenIssuer>,
     /// Known when all kinds are.
     pub(crate) pods: OnceLock<Arc<Kind>>,
     pub(crate) secrets: OnceLock<Arc<Kind>>,
@@ -48,8 +48,8 @@ impl Action for TokenRequests {
         &'a self,
         request: Value,
         cx: &'a ActionContext<'a>,
-    ) -> Pinned<'a, Result<Outcome, ApiError>> {
-        Box::pin(async move { self.issue(request, cx).await.map(Outcome::Object) })
+    ) -> BoxFuture<'a, Result<ActionOutcome, ApiError>> {
+        Box::pin(async move { self.issue(request, cx).await.map(ActionOutcome::Object) })
     }
 }
 
@@ -62,10 +62,9 @@ const EXPIRATION_SECONDS_MIN: i64 = 600;
 const EXPIRATION_SECONDS_MAX: i64 = 1 << 32;
 /// What the volume of a pod asks for; by this its tokens are known.
 const POD_EXPIRATION_SECONDS: i64 = 3607;
-const EXTENDED_EXPIRATION_SECONDS: i64 = 365 * 24 * 3600;
 
 impl TokenRequests {
-    pub(crate) fn new(tokens: Arc<dyn Tokens>) -> Self {
+    pub(crate) fn new(tokens: Arc<dyn TokenIssuer>) -> Self {
         let (pods, secrets, nodes) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         Self { tokens, pods, secrets, nodes }
     }
@@ -102,11 +101,10 @@ impl TokenRequests {
         };
         let audiences = texts(&request, &["spec", "audiences"]);
         let for_server = audiences.iter().all(|name| self.tokens.audiences().contains(name));
-        let extended = self.tokens.extends_expiration()
-            && bound.get("pod").is_some()
-            && seconds == POD_EXPIRATION_SECONDS
-            && for_server;
-        let life = if extended { EXTENDED_EXPIRATION_SECONDS } else { seconds };
+        let extendable =
+            bound.get("pod").is_some() && seconds == POD_EXPIRATION_SECONDS && for_server;
+        let extended = self.tokens.extended_expiration_seconds().filter(|_| extendable);
+        let life = extended.unwrap_or(seconds);
         let unix = now.unix_seconds();
         let id = uuid::Uuid::new_v4().to_string();
         let mut claims = value!({
@@ -121,10 +119,10 @@ impl TokenRequests {
         claims.set_at(&["kubernetes.io", "namespace"], cx.namespace());
         let named = value!({"name": (cx.name()), "uid": (uid)});
         claims.set_at(&["kubernetes.io", "serviceaccount"], named);
-        if extended {
+        if extended.is_some() {
             claims.set_at(&["kubernetes.io", "warnafter"], unix + seconds);
         }
-        let token = self.tokens.sign(claims);
+        let token = self.tokens.sign(claims).await;
         let token = token
             .map_err(|error| ApiError::internal(format!("failed to generate token: {error}")))?;
         cx.annotate(ISSUED_CREDENTIAL_ID, &format!("JTI={id}"));

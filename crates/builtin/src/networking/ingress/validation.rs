@@ -61,8 +61,9 @@ const NOT_AN_IP: &str = "must be a DNS name, not an IP address";
 fn ingress_spec(spec: &Field<'_>, errors: &mut FieldErrors) {
     let (rules, default) = (spec.get("rules"), spec.get("defaultBackend"));
     if rules.is_empty() && !default.is_set() {
+        // Compat: the error shows the rules.
         let why = "either `defaultBackend` or `rules` must be specified";
-        spec.with(rules.value()).invalid(errors, why);
+        spec.invalid_value(errors, meta::Value::Null, why);
     }
     if default.is_set() {
         backend(&default, errors);

@@ -1,162 +1,157 @@
-//! What has been given out: the status of a claim.
+//! The spec of a resource claim, which a template has too: requests for devices.
 
-use std::collections::HashSet;
+mod status;
 
-use meta::{FieldErrors, Value, names::is_dns1123_label};
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::resource::resource_slice::validation::binding_conditions;
-use crate::validation::resource::{
-    LIST_MAX, Requests, configuration, driver, each, parameters, pool_name, request_reference,
-    request_references, set,
+use meta::{
+    FieldErrors, Value,
+    names::{is_dns1123_label, is_dns1123_subdomain, is_label_value, is_qualified_name},
 };
+
+pub(super) use self::status::validate_status;
 use crate::validation::{
-    conditions,
     cursor::{Field, IMMUTABLE},
-    ip::interface_address,
-    pod_spec::node_selector,
+    devices::{LIST_MAX, TAINT_EFFECTS, attribute_name, configuration, each, selectors, set},
 };
 
-pub(crate) fn validate_status(object: &Value, old: &Value, errors: &mut FieldErrors) {
-    let root = Field::root(object);
-    let (spec, status) = (root.get("spec"), root.get("status"));
-    let names = Requests::of(&spec.get("devices"));
-    let users = status.get("reservedFor");
-    set(&users, 256, errors, "uid", |user, errors| {
-        for field in ["resource", "name", "uid"] {
-            user.get(field).require(errors);
-        }
-    });
-    let allocation = status.get("allocation");
-    device_statuses(&status, errors);
-    if !users.is_empty() {
-        if !allocation.is_set() {
-            users.forbidden(errors, "may not be specified when `allocated` is not set");
-        } else if object.at(&["metadata", "deletionTimestamp"]).is_some() {
-            let before = old.items_at(&["status", "reservedFor"]);
-            if users.items().any(|user| user.value().is_some_and(|user| !before.contains(user))) {
-                let why = "new entries may not be added while `deallocationRequested` or \
-                           `deletionTimestamp` are set";
-                users.forbidden(errors, why);
-            }
-        }
-    }
-    let before = old.at(&["status", "allocation"]).filter(|before| !before.is_null());
-    match (allocation.value(), before) {
-        (Some(now), Some(before)) if now != before => allocation.invalid(errors, IMMUTABLE),
-        (Some(_), None) => validate_allocation(&allocation, &names, errors),
-        _ => {}
+pub(crate) fn validate(object: &Value, errors: &mut FieldErrors) {
+    claim_spec(&Field::root(object).get("spec"), errors);
+}
+
+pub(crate) fn validate_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    if object.get("spec") != old.get("spec") {
+        Field::root(object).get("spec").invalid(errors, IMMUTABLE);
     }
 }
 
-fn validate_allocation(allocation: &Field<'_>, names: &Requests<'_>, errors: &mut FieldErrors) {
-    let devices = allocation.get("devices");
-    each(&devices.get("results"), LIST_MAX, errors, |result, errors| {
-        request_reference(&result.get("request"), names, errors);
-        device_id(&result, errors);
-        binding_conditions(&result, errors);
-        if result.get("shareID").is_set() {
-            uid(&result.get("shareID"), errors);
+pub(crate) fn claim_spec(spec: &Field<'_>, errors: &mut FieldErrors) {
+    let devices = spec.get("devices");
+    let names = Requests::of(&devices);
+    set(&devices.get("requests"), LIST_MAX, errors, "name", |item, errors| request(&item, errors));
+    each(&devices.get("constraints"), LIST_MAX, errors, |constraint, errors| {
+        request_references(&constraint.get("requests"), &names, errors);
+        let (same, distinct) =
+            (constraint.get("matchAttribute"), constraint.get("distinctAttribute"));
+        if same.is_set() {
+            full_name(&same, errors);
+        } else if distinct.is_set() {
+            full_name(&distinct, errors);
+        } else {
+            let why = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, \
+                       but multiple fields are set";
+            constraint.required(errors, why);
         }
     });
-    each(&devices.get("config"), 2 * LIST_MAX, errors, |config, errors| {
-        let source = config.get("source");
-        if source.require(errors) && !matches!(source.str(), "FromClaim" | "FromClass") {
-            source.not_supported(errors, &["FromClaim", "FromClass"]);
-        }
-        request_references(&config.get("requests"), names, errors);
+    each(&devices.get("config"), LIST_MAX, errors, |config, errors| {
+        request_references(&config.get("requests"), &names, errors);
         configuration(&config, errors);
     });
-    if allocation.get("nodeSelector").is_set() {
-        node_selector(&allocation.get("nodeSelector"), errors);
+}
+
+fn request(request: &Field<'_>, errors: &mut FieldErrors) {
+    request.get("name").rule(errors, is_dns1123_label);
+    let (exactly, first) = (request.get("exactly"), request.get("firstAvailable"));
+    match (exactly.is_set(), !first.is_empty()) {
+        (false, false) => {
+            let why = "exactly one of `exactly` or `firstAvailable` is required";
+            request.required(errors, why);
+        }
+        (true, true) => {
+            let why = "exactly one of `exactly` or `firstAvailable` is required, but multiple \
+                       fields are set";
+            request.invalid_value(errors, Value::Null, why);
+        }
+        (false, true) => set(&first, 8, errors, "name", |sub, errors| {
+            sub.get("name").rule(errors, is_dns1123_label);
+            exact_request(&sub, errors);
+        }),
+        (true, false) => exact_request(&exactly, errors),
     }
 }
 
-fn device_id(device: &Field<'_>, errors: &mut FieldErrors) {
-    driver(&device.get("driver"), errors);
-    pool_name(&device.get("pool"), errors);
-    device.get("device").rule(errors, is_dns1123_label);
-}
-
-/// `driver/pool/device`, with the share of a device that has several.
-fn shared_id(device: &Value) -> String {
-    let id = ["driver", "pool", "device"].map(|part| device.str_at(&[part]));
-    match device.str_at(&["shareID"]) {
-        "" => id.join("/"),
-        share => format!("{}/{share}", id.join("/")),
+fn exact_request(request: &Field<'_>, errors: &mut FieldErrors) {
+    request.get("deviceClassName").require_rule(errors, is_dns1123_subdomain);
+    selectors(&request.get("selectors"), errors);
+    let (mode, count) = (request.get("allocationMode"), request.get("count"));
+    match mode.str() {
+        "All" if count.int_or_zero() != 0 => {
+            count.invalid(errors, "must not be specified when allocationMode is 'All'");
+        }
+        "All" => {}
+        "ExactCount" => count.positive(errors),
+        _ => mode.not_supported(errors, &["All", "ExactCount"]),
+    }
+    for toleration in request.get("tolerations").items() {
+        device_toleration(&toleration, errors);
     }
 }
 
-fn device_statuses(status: &Field<'_>, errors: &mut FieldErrors) {
-    let results = status.value_at(&["allocation", "devices"]);
-    let results = results.map_or(&[][..], |devices| devices.items_at(&["results"]));
-    let allocated: HashSet<String> = results.iter().map(shared_id).collect();
-    let mut seen = HashSet::new();
-    let devices = status.get("devices");
-    for device in devices.items() {
-        device_id(&device, errors);
-        if device.get("shareID").is_set() {
-            uid(&device.get("shareID"), errors);
+fn device_toleration(toleration: &Field<'_>, errors: &mut FieldErrors) {
+    let (operator, value) = (toleration.get("operator"), toleration.get("value"));
+    toleration.get("key").rule_if_filled(errors, is_qualified_name);
+    match operator.str() {
+        "Exists" if !value.is_empty() => {
+            value.invalid(errors, "must be empty for operator `Exists`");
         }
-        let id = device.value().map(shared_id).unwrap_or_default();
-        if !allocated.contains(&id) {
-            let why = "must be an allocated device in the claim";
-            device.invalid_shown(errors, &shown(device.value()), why);
-        }
-        if device.get("conditions").len() > 8 {
-            errors.too_many(device.get("conditions").path(), device.get("conditions").len(), 8);
-        }
-        conditions(&device.get("conditions"), errors);
-        if device.get("data").is_set() {
-            parameters(&device.get("data"), errors);
-        }
-        network_data(&device.get("networkData"), errors);
+        "Exists" => {}
+        "Equal" => value.rule(errors, is_label_value),
+        "" => operator.required(errors, ""),
+        _ => operator.not_supported(errors, &["Equal", "Exists"]),
     }
-    for device in devices.items() {
-        let id = device.value().map(shared_id).unwrap_or_default();
-        if !seen.insert(id) {
-            let message = format!("Duplicate value: {}", shown(device.value()));
-            errors.push(meta::field::FieldReason::Duplicate, device.path(), message);
-        }
+    toleration.get("effect").one_of_or_default(errors, &TAINT_EFFECTS);
+}
+
+fn full_name(name: &Field<'_>, errors: &mut FieldErrors) {
+    attribute_name(name.str(), name, errors);
+    if !name.str().contains('/') {
+        let why = "a fully qualified name must be a domain and a name separated by a slash";
+        name.invalid(errors, why);
     }
 }
 
-/// As Go shows what names a device.
-fn shown(device: Option<&Value>) -> String {
-    let text = |name: &str| {
-        let text = device.map_or("", |device| device.str_at(&[name]));
-        meta::json::to_string(&text.into())
-    };
-    format!(
-        "{{\"Driver\":{},\"Pool\":{},\"Device\":{},\"ShareID\":{}}}",
-        text("driver"),
-        text("pool"),
-        text("device"),
-        text("shareID")
-    )
+/// The requests of a claim, with those below them.
+struct Requests<'a>(BTreeMap<&'a str, BTreeSet<&'a str>>);
+
+impl<'a> Requests<'a> {
+    fn of(devices: &Field<'a>) -> Self {
+        let requests = devices.value().map_or(&[][..], |devices| devices.items_at(&["requests"]));
+        Self(
+            requests
+                .iter()
+                .map(|request| {
+                    let below = request.items_at(&["firstAvailable"]).iter();
+                    (request.str_at(&["name"]), below.map(|sub| sub.str_at(&["name"])).collect())
+                })
+                .collect(),
+        )
+    }
+
+    fn contains(&self, reference: &str) -> bool {
+        let (name, below) = reference.split_once('/').unwrap_or((reference, ""));
+        let found = self.0.get(name);
+        found.is_some_and(|known| !reference.contains('/') || known.contains(below))
+    }
 }
 
-fn network_data(data: &Field<'_>, errors: &mut FieldErrors) {
-    for (name, max) in [("interfaceName", 256), ("hardwareAddress", 128)] {
-        if data.get(name).len() > max {
-            errors.too_long(data.get(name).path(), max);
+fn request_references(references: &Field<'_>, names: &Requests<'_>, errors: &mut FieldErrors) {
+    set(references, LIST_MAX, errors, "", |item, errors| request_reference(&item, names, errors));
+}
+
+fn request_reference(reference: &Field<'_>, names: &Requests<'_>, errors: &mut FieldErrors) {
+    let why = "must be the name of a request in the claim or the name of a request and a \
+               subrequest separated by '/'";
+    let text = reference.str();
+    let parts: Vec<&str> = text.split('/').collect();
+    if parts.len() > 2 {
+        return reference.invalid(errors, why);
+    }
+    for part in parts {
+        for why in is_dns1123_label(part) {
+            reference.invalid_value(errors, part, &why);
         }
     }
-    set(&data.get("ips"), 16, errors, "", |item, errors| interface_address(&item, errors));
-}
-
-fn uid(uid: &Field<'_>, errors: &mut FieldErrors) {
-    let text = uid.str();
-    let groups: Vec<&str> = text.split('-').collect();
-    let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
-    let is_hex = groups.iter().all(|group| group.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    if text.len() != 36 {
-        let why = format!("error validating uid: invalid UUID length: {}", text.len());
-        uid.invalid(errors, &why);
-    } else if lengths != [8, 4, 4, 4, 12] || !is_hex {
-        uid.invalid(errors, "error validating uid: invalid UUID format");
-    } else if text != text.to_lowercase() {
-        let why = "uid must be in RFC 4122 normalized form, \
-                   `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters";
-        uid.invalid(errors, why);
+    if !names.contains(text) {
+        reference.invalid_value(errors, text, why);
     }
 }

@@ -3,11 +3,11 @@
 use cel::Version;
 use meta::{
     FieldErrors, Value,
-    names::{is_dns1123_label, is_dns1123_subdomain, is_label_value, is_qualified_name},
+    names::{is_dns1123_label, is_dns1123_subdomain, is_qualified_name},
     quantity::Quantity,
 };
 
-use crate::validation::resource::{attribute_name, driver, each, pool_name, set};
+use crate::validation::devices::{attribute_name, driver, each, pool_name, set, taint};
 use crate::validation::{
     cursor::Field,
     pod_spec::{is_native_resource, node_selector, quantity},
@@ -403,34 +403,4 @@ fn node_mappings(device: &Field<'_>, errors: &mut FieldErrors) {
             key.not_found(errors);
         }
     }
-}
-
-pub(crate) const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
-
-fn taint(taint: &Field<'_>, old: Option<&Value>, errors: &mut FieldErrors) {
-    taint.get("key").rule(errors, is_qualified_name);
-    taint.get("value").rule_if_filled(errors, is_label_value);
-    let effect = taint.get("effect");
-    if old.is_some_and(|old| old.str_at(&["effect"]) == effect.str()) {
-        return;
-    }
-    if effect.require(errors) {
-        effect.one_of(errors, &EFFECTS);
-    }
-}
-
-pub(crate) fn taint_rule(object: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
-    let root = Field::root(object);
-    let spec = root.get("spec");
-    let selector = spec.get("deviceSelector");
-    if selector.get("driver").is_set() {
-        driver(&selector.get("driver"), errors);
-    }
-    if selector.get("pool").is_set() {
-        pool_name(&selector.get("pool"), errors);
-    }
-    if selector.get("device").is_set() {
-        selector.get("device").rule(errors, is_dns1123_label);
-    }
-    taint(&spec.get("taint"), old.and_then(|old| old.at(&["spec", "taint"])), errors);
 }

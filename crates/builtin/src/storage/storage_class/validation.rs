@@ -50,7 +50,7 @@ pub(crate) fn parameters(parameters: &Field<'_>, errors: &mut FieldErrors) {
 
 fn topologies(terms: &Field<'_>, errors: &mut FieldErrors) {
     let mut seen: HashMap<Vec<(String, BTreeSet<String>)>, usize> = HashMap::new();
-    for (checked, term) in terms.items().enumerate() {
+    for term in terms.items() {
         let mut expressions: Vec<(String, BTreeSet<String>)> = Vec::new();
         let mut keys = HashSet::new();
         for expression in term.get("matchLabelExpressions").items() {
@@ -69,10 +69,10 @@ fn topologies(terms: &Field<'_>, errors: &mut FieldErrors) {
             expressions.push((key.str().to_owned(), set));
         }
         expressions.sort();
-        // Compat: upstream compares with the terms to come too, which are still empty then.
-        let to_come = if expressions.is_empty() { terms.len() - checked } else { 0 };
+        // Compat: upstream compares with as many empty terms as there are terms, too.
+        let empty = if expressions.is_empty() { terms.len() } else { 0 };
         let same = seen.entry(expressions).or_insert(0);
-        for _ in 0..*same + to_come {
+        for _ in 0..*same + empty {
             if errors.stop_early() {
                 return;
             }

@@ -10,13 +10,13 @@ use crate::validation::cursor::Field;
 
 /// What the expressions of one configuration can refer to.
 #[derive(Clone, Default)]
-pub(crate) struct Scope {
+pub(crate) struct ExpressionScope {
     pub(crate) has_params: bool,
     /// The variables of a policy so far, with what they evaluate to; None: there are none at all.
     variables: Option<ComposedVariables>,
 }
 
-impl Scope {
+impl ExpressionScope {
     pub(crate) fn new(has_params: bool, has_variables: bool) -> Self {
         Self { has_params, variables: has_variables.then(ComposedVariables::default) }
     }

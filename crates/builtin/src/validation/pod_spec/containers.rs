@@ -12,7 +12,7 @@ use super::{Owner, env, mounts, probes, resources, security, volumes::Volumes};
 use crate::validation::cursor::Field;
 
 /// What the containers of a pod refer to.
-pub(super) struct Scope<'a> {
+pub(super) struct PodReferences<'a> {
     pub(super) spec: &'a Field<'a>,
     pub(super) volumes: &'a Volumes<'a>,
     /// The names of `resourceClaims`.
@@ -21,7 +21,7 @@ pub(super) struct Scope<'a> {
     pub(super) host_users: bool,
 }
 
-impl<'a> Scope<'a> {
+impl<'a> PodReferences<'a> {
     pub(super) fn new(spec: &'a Field<'a>, volumes: &'a Volumes<'a>) -> Self {
         let claims = spec.value().map_or(&[][..], |spec| spec.items_at(&["resourceClaims"]));
         let claims = claims.iter().map(|claim| claim.str_at(&["name"]));
@@ -36,7 +36,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-pub(crate) fn regular(scope: &Scope<'_>, errors: &mut FieldErrors) {
+pub(crate) fn regular(scope: &PodReferences<'_>, errors: &mut FieldErrors) {
     let containers = scope.spec.get("containers");
     if containers.is_empty() {
         return containers.required(errors, "");
@@ -57,7 +57,7 @@ pub(crate) fn regular(scope: &Scope<'_>, errors: &mut FieldErrors) {
     host_ports(containers.items(), errors);
 }
 
-pub(crate) fn init(scope: &Scope<'_>, errors: &mut FieldErrors) {
+pub(crate) fn init(scope: &PodReferences<'_>, errors: &mut FieldErrors) {
     let containers = scope.spec.get("initContainers");
     let mut names: BTreeSet<String> =
         scope.names("containers").into_iter().map(str::to_owned).collect();
@@ -102,7 +102,7 @@ pub(crate) fn init(scope: &Scope<'_>, errors: &mut FieldErrors) {
 /// Init containers that are not sidecars are never restarted by a resize.
 pub(crate) const NON_SIDECAR_RESIZE_POLICY: RuleId = RuleId::new("non-sidecar resize policy");
 
-pub(crate) fn ephemeral(scope: &Scope<'_>, errors: &mut FieldErrors) {
+pub(crate) fn ephemeral(scope: &PodReferences<'_>, errors: &mut FieldErrors) {
     let others = &scope.names("containers") | &scope.names("initContainers");
     let mut names: BTreeSet<String> = others.iter().map(|&name| name.to_owned()).collect();
     for container in scope.spec.get("ephemeralContainers").items() {
@@ -158,7 +158,7 @@ pub(crate) fn image_whitespace(container: &Field<'_>, errors: &mut FieldErrors) 
     }
 }
 
-fn common(container: &Field<'_>, scope: &Scope<'_>, errors: &mut FieldErrors) {
+fn common(container: &Field<'_>, scope: &PodReferences<'_>, errors: &mut FieldErrors) {
     container.get("name").require_rule(errors, is_dns1123_label);
     container.get("image").require(errors);
     let policies = ["File", "FallbackToLogsOnError"];

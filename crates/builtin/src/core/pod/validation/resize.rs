@@ -120,7 +120,7 @@ fn same_containers(spec: &Field<'_>, old: &Value, errors: &mut FieldErrors) {
 fn containers(spec: &Field<'_>, old: &Value, errors: &mut FieldErrors) {
     let differs = |container: &Field<'_>, before: &Value| {
         let mut now = container.value().map(kept_of_container).unwrap_or_default();
-        // Compat: upstream forgets about claims here, so that who has any can't be resized.
+        // Compat: kube-apiserver does not copy claims here, so a pod with claims cannot be resized.
         now.remove_at(&["resources", "claims"]);
         now != kept_of_container(before)
     };

@@ -1,6 +1,6 @@
-//! What kinds do beyond keeping objects: who answers where nothing is kept, what subresources do,
-//! what objects take from a supply. Some of it needs other kinds or the whole server, and is connected
-//! to them when they are there.
+//! What kinds do beyond storing objects: computed resources, subresources that act, allocators and
+//! checks of writes. Those that need other kinds or the whole server are connected to them after all
+//! kinds are built.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -15,7 +15,7 @@ use crate::{
     Access, Client, Options,
     authentication::{self_subject_review::SelfSubjectReview, token_review::TokenReview},
     authorization::{
-        access_review::{AccessReview, Scope},
+        access_review::{AccessReview, ReviewScope},
         rules_review::RulesReview,
     },
     certificates::pod_certificate_request::SignWriteAuthorizer,
@@ -33,7 +33,8 @@ use crate::{
     resource::write_authorizer::ClaimWriteAuthorizer,
 };
 
-pub struct Wiring {
+/// Gives each kind its computed resource, actions, allocator and write authorizer.
+pub struct RestStorageProvider {
     access: Access,
     backend: Arc<dyn Backend>,
     bindings: Arc<Bindings>,
@@ -45,7 +46,7 @@ pub struct Wiring {
     peer_leases: OnceLock<Arc<PeerLeases>>,
 }
 
-impl Wiring {
+impl RestStorageProvider {
     pub(crate) fn new(options: &Options, backend: &Arc<dyn Backend>) -> Self {
         let services =
             ServiceAllocator::new(&options.service_cluster_ip_ranges, options.service_node_ports);
@@ -62,13 +63,13 @@ impl Wiring {
         }
     }
 
-    /// The node ports of services are handed out by several servers over this store.
+    /// Several apiservers allocate node ports from this store.
     pub(crate) fn share_node_ports(&self, prefix: &str, codec: Arc<dyn StorageCodec>) {
         let key = format!("{prefix}/ranges/servicenodeports").into();
         self.services.share_ports(self.backend.clone(), key, codec);
     }
 
-    /// There are several servers over this store, and each says that it is there.
+    /// Several apiservers use this store, and each publishes its address in it.
     pub(crate) fn share_addresses(&self, prefix: &str, codec: Arc<dyn StorageCodec>) {
         let store = |resource| LeaseStore {
             backend: self.backend.clone(),
@@ -79,18 +80,18 @@ impl Wiring {
         drop(self.peer_leases.set(Arc::new(PeerLeases(store("peerserverleases")))));
     }
 
-    /// Where servers say that they are there. None: this one has its store to itself.
+    /// The addresses of all apiservers over this store. None: no other apiserver uses it.
     pub fn master_leases(&self) -> Option<Arc<MasterLeases>> {
         self.master_leases.get().cloned()
     }
 
-    /// Where servers say how other servers reach them. None: there are no others.
+    /// The addresses at which peers reach each other. None: no other apiserver uses this store.
     pub fn peer_leases(&self) -> Option<Arc<PeerLeases>> {
         self.peer_leases.get().cloned()
     }
 
-    /// Gives a kind what it does.
-    pub(crate) fn wire(&self, kind: Kind) -> Kind {
+    /// Adds to a kind what it does beyond storing objects.
+    pub(crate) fn provide(&self, kind: Kind) -> Kind {
         let (group, name) = (kind.gvk().group.clone(), kind.gvk().kind.clone());
         kind.with_computed(self.computed(&group, &name))
             .with_actions(self.actions(&group, &name))
@@ -109,13 +110,13 @@ impl Wiring {
                 Arc::new(TokenReview(access.token_authenticator.clone()))
             }
             ("authorization.k8s.io", "SelfSubjectAccessReview") => {
-                Arc::new(access_review(Scope::Oneself))
+                Arc::new(access_review(ReviewScope::Oneself))
             }
             ("authorization.k8s.io", "SubjectAccessReview") => {
-                Arc::new(access_review(Scope::AnySubject))
+                Arc::new(access_review(ReviewScope::AnySubject))
             }
             ("authorization.k8s.io", "LocalSubjectAccessReview") => {
-                Arc::new(access_review(Scope::AnySubjectInNamespace))
+                Arc::new(access_review(ReviewScope::AnySubjectInNamespace))
             }
             ("authorization.k8s.io", "SelfSubjectRulesReview") => {
                 Arc::new(RulesReview(access.authorizer.clone()))
@@ -163,8 +164,8 @@ impl Wiring {
         }
     }
 
-    /// All kinds are there: those that need another one get it.
-    pub(crate) fn know(&self, kinds: &[Arc<Kind>]) {
+    /// Hands the kinds to those that need another one; called once, with all kinds.
+    pub(crate) fn link_kinds(&self, kinds: &[Arc<Kind>]) {
         for kind in kinds {
             // Set once; the first of several versions will do.
             match (kind.gvk().group.as_str(), kind.gvk().kind.as_str()) {
@@ -181,7 +182,7 @@ impl Wiring {
         }
     }
 
-    /// The server is put together and its caches are filled.
+    /// Called when the server is built and its caches are filled.
     pub async fn connect(
         &self,
         client: Arc<dyn Client>,
@@ -190,7 +191,7 @@ impl Wiring {
         self.services.connect(client, kinds).await
     }
 
-    /// Puts right what a crash has left half done.
+    /// Repairs allocations that a crash has left behind.
     pub async fn repair(&self, kinds: &[Arc<Kind>]) -> Result<(), ApiError> {
         match services(kinds) {
             Some(services) => self.services.repair(services).await,
@@ -198,7 +199,32 @@ impl Wiring {
         }
     }
 
-    /// The same now and again, until the server stops.
+    /// Repairs the addresses of a Service that was written.
+    pub async fn repair_service(
+        &self,
+        kinds: &[Arc<Kind>],
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), ApiError> {
+        match services(kinds) {
+            Some(services) => self.services.repair_service(services, namespace, name).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Releases an IPAddress that was written, and that no Service has. Returns when to look at it again.
+    pub async fn repair_address(
+        &self,
+        kinds: &[Arc<Kind>],
+        name: &str,
+    ) -> Result<Option<Duration>, ApiError> {
+        match services(kinds) {
+            Some(services) => self.services.repair_address(services, name).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Repeats [`Self::repair`] every three minutes, until the server stops.
     pub fn keep_repairing(&self, kinds: &[Arc<Kind>]) -> impl Future<Output = ()> + use<> {
         let (allocator, services) = (self.services.clone(), services(kinds).cloned());
         async move {
