@@ -70,8 +70,19 @@ impl Attributes<'_> {
         self.warnings.add(text);
     }
 
-    /// Adds to the annotations of the request's audit event.
+    /// Adds to the annotations of the request's audit event. Compat: what a webhook or policy names is left out
+    /// unless it is a qualified name with a prefix.
     pub fn annotate(&self, key: impl Into<String>, value: impl Into<String>) {
+        let key = key.into();
+        if key.matches('/').count() != 1 || !meta::names::is_qualified_name(&key).is_empty() {
+            // A webhook chooses its length.
+            let key = meta::limits::cut(&key, meta::limits::QUOTED_BYTES_MAX);
+            tracing::warn!(
+                "audit annotation key {} has an invalid format",
+                meta::field::quote(&key)
+            );
+            return;
+        }
         self.audit.add(key, value);
     }
 }

@@ -78,6 +78,11 @@ impl<'a, 'o> ChangedObject<'a, 'o> {
         }
     }
 
+    /// The object of the request, in its own version; after [`Self::finish`] it has all changes.
+    pub(crate) fn finished(&self) -> Option<&Value> {
+        self.object.as_deref()
+    }
+
     /// Writes the changes back into the object of the request, in its own version.
     pub(crate) async fn finish(&mut self) -> Result<(), ApiError> {
         let Some(own) = &mut self.versioned else { return Ok(()) };

@@ -1,8 +1,6 @@
 //! The webhooks and policies of the cluster, as the watch caches have them. Requests read them
 //! without a lock.
 
-use std::sync::Arc;
-
 use prometheus::Registry;
 use tokio::sync::watch;
 
@@ -28,6 +26,15 @@ pub struct DynamicAdmission {
     pub(crate) policy_metrics: PolicyMetrics,
     /// The kinds that have been read.
     synced: watch::Sender<u8>,
+}
+
+/// The configurations of one plugin that are read from files, by name, with defaults and valid.
+#[derive(Clone, Debug)]
+pub enum StaticConfigurations {
+    MutatingWebhooks(Vec<(Str, Value)>),
+    ValidatingWebhooks(Vec<(Str, Value)>),
+    ValidatingPolicies { policies: Vec<(Str, Value)>, bindings: Vec<(Str, Value)> },
+    MutatingPolicies { policies: Vec<(Str, Value)>, bindings: Vec<(Str, Value)> },
 }
 
 /// The kinds of objects that extend admission.
@@ -73,7 +80,8 @@ const ALL_SYNCED: u8 = (1 << DynamicKind::ALL.len()) - 1;
 impl Default for DynamicAdmission {
     /// Without any, and complete.
     fn default() -> Self {
-        let complete = Self::new(AuthInfos::default(), AuthInfos::default(), None);
+        let none = AuthInfos::default;
+        let complete = Self::new(none(), none(), client::WebhookDials::default());
         complete.synced.send_replace(ALL_SYNCED);
         complete
     }
@@ -81,19 +89,15 @@ impl Default for DynamicAdmission {
 
 impl DynamicAdmission {
     /// Not read yet: requests wait until every kind is. The plugins of mutating and of validating
-    /// webhooks each have their own credentials. Webhooks behind Services are dialed by `service_dial`.
-    pub fn new(
-        mutating: AuthInfos,
-        validating: AuthInfos,
-        service_dial: Option<Arc<dyn client::Dial>>,
-    ) -> Self {
+    /// webhooks each have their own credentials.
+    pub fn new(mutating: AuthInfos, validating: AuthInfos, dials: client::WebhookDials) -> Self {
         Self {
             mutating_webhooks: Webhooks::default(),
             validating_webhooks: Webhooks::default(),
             validating_policies: ValidatingPolicies::default(),
             mutating_policies: MutatingPolicies::default(),
-            mutating_clients: Clients::new(mutating, service_dial.clone()),
-            validating_clients: Clients::new(validating, service_dial),
+            mutating_clients: Clients::new(mutating, dials.clone()),
+            validating_clients: Clients::new(validating, dials),
             metrics: WebhookMetrics::default(),
             policy_metrics: PolicyMetrics::default(),
             synced: watch::channel(0).0,
@@ -123,6 +127,25 @@ impl DynamicAdmission {
             Kind::MutatingAdmissionPolicyBinding => self.mutating_policies.apply_bindings(changes),
         }
         self.synced.send_modify(|synced| *synced |= kind.bit());
+    }
+
+    /// Replaces the configurations from files of one plugin. Each part is sorted by name.
+    pub fn replace_from_files(&self, files: &StaticConfigurations) {
+        match files {
+            StaticConfigurations::MutatingWebhooks(configurations) => {
+                self.mutating_webhooks.replace_from_files(configurations, &self.mutating_clients);
+            }
+            StaticConfigurations::ValidatingWebhooks(configurations) => {
+                self.validating_webhooks
+                    .replace_from_files(configurations, &self.validating_clients);
+            }
+            StaticConfigurations::ValidatingPolicies { policies, bindings } => {
+                self.validating_policies.replace_from_files(policies, bindings);
+            }
+            StaticConfigurations::MutatingPolicies { policies, bindings } => {
+                self.mutating_policies.replace_from_files(policies, bindings);
+            }
+        }
     }
 
     /// This kind is not served, so that there is nothing to read.

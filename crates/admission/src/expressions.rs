@@ -3,7 +3,7 @@
 
 use std::sync::{
     Arc, OnceLock,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use cel::{
@@ -61,9 +61,11 @@ impl Expression {
     }
 
     pub(crate) fn uses_authorizer(&self) -> bool {
-        self.program.as_ref().is_ok_and(|program| {
-            program.uses("authorizer") || program.uses("authorizer.requestResource")
-        })
+        self.uses("authorizer") || self.uses("authorizer.requestResource")
+    }
+
+    pub(crate) fn uses(&self, variable: &str) -> bool {
+        self.program.as_ref().is_ok_and(|program| program.uses(variable))
     }
 
     /// Evaluates it and takes what it costs off the budget, with what its variables have cost. The
@@ -337,12 +339,18 @@ pub(crate) struct Composition<'x> {
     values: Vec<OnceLock<EvalResult<'x>>>,
     bound: OnceLock<&'x [Bound<'x>]>,
     cost: AtomicU64,
+    /// How many variables are being computed, each for the one before it.
+    depth: AtomicUsize,
 }
+
+/// A variable that reads a variable is computed on the stack of its reader. Deeper chains fail.
+pub(crate) const VARIABLE_DEPTH_MAX: usize = 100;
 
 impl<'x> Composition<'x> {
     pub(crate) fn new(variables: &'x [(Str, Expression)]) -> Self {
         let values = variables.iter().map(|_| OnceLock::new()).collect();
-        Self { variables, values, bound: OnceLock::new(), cost: AtomicU64::new(0) }
+        let (bound, cost, depth) = (OnceLock::new(), AtomicU64::new(0), AtomicUsize::new(0));
+        Self { variables, values, bound, cost, depth }
     }
 
     /// What the variables are computed from: themselves, too.
@@ -365,7 +373,13 @@ impl<'x> Composition<'x> {
         let Some(bound) = self.bound.get() else {
             return failed(format!("unable to get evaluation details of variable {name:?}"));
         };
+        if self.depth.fetch_add(1, Ordering::Relaxed) >= VARIABLE_DEPTH_MAX {
+            self.depth.fetch_sub(1, Ordering::Relaxed);
+            let why = format!("more than {VARIABLE_DEPTH_MAX} variables that read each other");
+            return failed(format!("composited variable {name:?} fails to evaluate: {why}"));
+        }
         let outcome = program.evaluate(bound, PER_CALL_LIMIT);
+        self.depth.fetch_sub(1, Ordering::Relaxed);
         self.cost.fetch_add(outcome.cost, Ordering::Relaxed);
         match outcome.result {
             Err(EvalError::Undecided) => Err(EvalError::Undecided),

@@ -5,12 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use meta::{
     ApiError, AuditAnnotations, GroupVersionKind, GroupVersionResource, User, Value, Warnings,
     authorization::{Attributes as Asked, Authorize, Authorizer, Rules, Verdict},
-    selector::LabelSelector,
 };
 
 use crate::{
-    Attributes, Cluster, Freshness, Operation, Pinned, Plugin, Reinvocation, RequestOptions,
-    ServedObjects,
+    Attributes, Cluster, Operation, Plugin, Reinvocation, RequestOptions, resources,
+    testing::FakeObjects,
 };
 
 /// A value from YAML.
@@ -24,105 +23,15 @@ pub(crate) fn cluster(
     objects: &[(&'static GroupVersionResource, &str)],
     rights: &'static [&'static str],
 ) -> Cluster {
-    let objects = objects.iter().map(|(resource, text)| (*resource, yaml(text))).collect();
+    let objects = objects.iter().map(|(resource, text)| ((*resource).clone(), yaml(text)));
+    let kinds = [("Node", &resources::NODES, false), ("Pod", &resources::PODS, true)];
+    let kinds = kinds.map(|(kind, resource, namespaced)| {
+        (resource.clone(), GroupVersionKind::new("", "v1", kind), namespaced)
+    });
     Cluster {
-        objects: Box::new(Objects(objects)),
+        objects: Box::new(FakeObjects { objects: objects.collect(), kinds: kinds.into() }),
         authorizer: Arc::new(Rights(rights)),
         dynamic_admission: Arc::default(),
-    }
-}
-
-struct Objects(Vec<(&'static GroupVersionResource, Value)>);
-
-impl ServedObjects for Objects {
-    fn get<'a>(
-        &'a self,
-        resource: &'a GroupVersionResource,
-        namespace: &'a str,
-        name: &'a str,
-        _freshness: Freshness,
-    ) -> Pinned<'a, Result<Option<Value>, ApiError>> {
-        let found = self.0.iter().find(|(known, object)| {
-            *known == resource
-                && object.str_at(&["metadata", "namespace"]) == namespace
-                && object.str_at(&["metadata", "name"]) == name
-        });
-        Box::pin(std::future::ready(Ok(found.map(|(_, object)| object.clone()))))
-    }
-
-    fn list<'a>(
-        &'a self,
-        resource: &'a GroupVersionResource,
-        namespace: &'a str,
-        selector: &'a LabelSelector,
-    ) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
-        let found = self.0.iter().filter(|(known, object)| {
-            *known == resource
-                && (namespace.is_empty() || object.str_at(&["metadata", "namespace"]) == namespace)
-                && selector.matches_object(object)
-        });
-        let found = found.map(|(_, object)| object.clone()).collect();
-        Box::pin(std::future::ready(Ok(found)))
-    }
-
-    fn resource_of(&self, kind: &GroupVersionKind) -> Option<(GroupVersionResource, bool)> {
-        match kind.kind.as_str() {
-            "Node" => Some((crate::resources::NODES.clone(), false)),
-            "Pod" => Some((crate::resources::PODS.clone(), true)),
-            _ => None,
-        }
-    }
-
-    fn create_namespace<'a>(&'a self, name: &'a str) -> Pinned<'a, Result<(), ApiError>> {
-        let resource = crate::resources::NAMESPACES.group_resource();
-        let exists = ApiError::AlreadyExists { resource, name: name.to_owned(), deleting: false };
-        let result = if name == "raced" { Err(exists) } else { Err(ApiError::internal(name)) };
-        Box::pin(std::future::ready(result))
-    }
-
-    fn equivalents(
-        &self,
-        _resource: &GroupVersionResource,
-    ) -> Vec<(GroupVersionResource, GroupVersionKind)> {
-        Vec::new()
-    }
-
-    fn convert<'a>(
-        &'a self,
-        object: Value,
-        _from: &'a GroupVersionResource,
-        _to: &'a GroupVersionResource,
-    ) -> Pinned<'a, Result<Value, ApiError>> {
-        Box::pin(std::future::ready(Ok(object)))
-    }
-
-    fn encode(
-        &self,
-        _resource: &GroupVersionResource,
-        _kind: &GroupVersionKind,
-        object: &Value,
-    ) -> Vec<u8> {
-        meta::json::to_string(object).into_bytes()
-    }
-
-    fn decode_changed(
-        &self,
-        _resource: &GroupVersionResource,
-        _kind: &GroupVersionKind,
-        json: &[u8],
-        _strict: bool,
-    ) -> Result<Value, ApiError> {
-        crate::versioned::decode(json)
-    }
-
-    fn merge_applied(
-        &self,
-        _resource: &GroupVersionResource,
-        kind: &GroupVersionKind,
-        _live: &Value,
-        _configuration: &Value,
-    ) -> Result<Value, String> {
-        Err(format!("{} is not served", kind.kind))
     }
 }
 

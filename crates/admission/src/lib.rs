@@ -21,6 +21,9 @@ pub mod plugins;
 pub mod policy;
 pub mod quota;
 mod served_objects;
+#[cfg(test)]
+mod speed;
+pub mod static_manifests;
 pub mod testing;
 mod versioned;
 pub mod webhook;
@@ -29,9 +32,9 @@ pub use attributes::{Attributes, Operation, Reinvocation, RequestOptions};
 pub use authorizer_checks::evaluate_with_authorizer;
 pub use chain::Chain;
 pub use configuration::Configurations;
-pub use dynamic_admission::{DynamicAdmission, DynamicChange, DynamicKind};
+pub use dynamic_admission::{DynamicAdmission, DynamicChange, DynamicKind, StaticConfigurations};
 pub use metrics::Metrics;
-pub use served_objects::{Cluster, Freshness, Pinned, ServedObjects, resources};
+pub use served_objects::{BoxFuture, Cluster, Freshness, ServedObjects, resources};
 
 use meta::{ApiError, GroupVersionResource, Value};
 use prometheus::IntCounterVec;
@@ -64,7 +67,7 @@ pub trait Plugin: Send + Sync + 'static {
         _attributes: &'a Attributes<'a>,
         _object: Option<&'a mut Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -74,7 +77,7 @@ pub trait Plugin: Send + Sync + 'static {
         _attributes: &'a Attributes<'a>,
         _object: Option<&'a Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }

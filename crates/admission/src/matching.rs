@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 
-use meta::{ApiError, GroupVersionKind, GroupVersionResource, Str, Value, selector::LabelSelector};
+use meta::{
+    ApiError, GroupVersionKind, GroupVersionResource, Map, Str, Value, selector::LabelSelector,
+};
 
 use crate::{Attributes, Cluster, Freshness, Operation, is_namespace, resources};
 
@@ -97,18 +99,26 @@ impl Rule {
     }
 
     fn matches(&self, attributes: &Attributes<'_>, gvr: &GroupVersionResource) -> bool {
-        self.matches_resource(gvr, attributes.subresource)
+        self.matches_group_version(gvr) && self.matches_in_any_version(attributes, gvr)
+    }
+
+    fn matches_group_version(&self, gvr: &GroupVersionResource) -> bool {
+        self.groups.contains(&gvr.group) && self.versions.contains(&gvr.version)
+    }
+
+    /// All that does not depend on the group and version: what is not met here is met by no equivalent
+    /// resource either, whose names are the same.
+    fn matches_in_any_version(
+        &self,
+        attributes: &Attributes<'_>,
+        gvr: &GroupVersionResource,
+    ) -> bool {
+        let mut resources = self.resources.iter();
+        resources.any(|(name, below)| name.is(&gvr.resource) && below.is(attributes.subresource))
             && self.operations.contains(attributes.operation.as_str())
             && self.matches_scope(attributes, gvr)
             && (self.object_names.is_empty()
                 || self.object_names.iter().any(|name| name == attributes.name))
-    }
-
-    fn matches_resource(&self, gvr: &GroupVersionResource, subresource: &str) -> bool {
-        let mut resources = self.resources.iter();
-        resources.any(|(name, below)| name.is(&gvr.resource) && below.is(subresource))
-            && self.groups.contains(&gvr.group)
-            && self.versions.contains(&gvr.version)
     }
 
     /// Compat: a namespace counts as cluster-scoped, although its requests name a namespace.
@@ -219,11 +229,15 @@ pub(crate) struct MatchContext<'a> {
     pub(crate) cluster: &'a Cluster,
     equivalents: Option<Vec<(GroupVersionResource, GroupVersionKind)>>,
     namespace: Option<Result<Value, ApiError>>,
+    namespace_labels: Option<Result<Labels, ApiError>>,
 }
+
+/// Sorted by key.
+type Labels = Vec<(Str, Str)>;
 
 impl<'a> MatchContext<'a> {
     pub(crate) fn new(attributes: &'a Attributes<'a>, cluster: &'a Cluster) -> Self {
-        Self { attributes, cluster, equivalents: None, namespace: None }
+        Self { attributes, cluster, equivalents: None, namespace: None, namespace_labels: None }
     }
 
     fn match_rules(
@@ -235,7 +249,11 @@ impl<'a> MatchContext<'a> {
         if rules.iter().any(|rule| rule.matches(attributes, attributes.gvr)) {
             return Ok(Some(MatchedResource::Requested));
         }
-        if !equivalent || rules.is_empty() {
+        let differs_in_version = |rule: &Rule| {
+            rule.matches_in_any_version(attributes, attributes.gvr)
+                && !rule.matches_group_version(attributes.gvr)
+        };
+        if !equivalent || !rules.iter().any(differs_in_version) {
             return Ok(None);
         }
         let equivalents = self.equivalents();
@@ -313,7 +331,32 @@ impl<'a> MatchContext<'a> {
         {
             return Ok(selector.matches_object(object));
         }
-        Ok(selector.matches_object(self.namespace().await?))
+        Ok(selector.matches(self.namespace_labels().await?))
+    }
+
+    /// The labels of the request's namespace. They are kept beside the objects of the cache, so that a
+    /// selector costs no decoding.
+    pub(crate) async fn namespace_labels(&mut self) -> Result<&Labels, ApiError> {
+        if self.namespace_labels.is_none() {
+            let cached = self.cluster.objects.namespace_labels(self.namespace_name());
+            let labels = match cached {
+                Some(labels) => Ok(labels),
+                None => self.namespace().await.map(labels_of),
+            };
+            self.namespace_labels = Some(labels);
+        }
+        match &self.namespace_labels {
+            Some(Ok(labels)) => Ok(labels),
+            Some(Err(error)) => Err(error.clone()),
+            None => Err(ApiError::internal("the namespace was not looked up")),
+        }
+    }
+
+    fn namespace_name(&self) -> &'a str {
+        match self.attributes.namespace {
+            "" if is_namespace(self.attributes.gvr) => self.attributes.name,
+            name => name,
+        }
     }
 
     /// The namespace of the request, from the cache or, if it is not there yet, from the store.
@@ -328,11 +371,13 @@ impl<'a> MatchContext<'a> {
         }
     }
 
+    /// The namespace, if it was looked up before.
+    pub(crate) fn known_namespace(&self) -> Option<&Value> {
+        self.namespace.as_ref().and_then(|namespace| namespace.as_ref().ok())
+    }
+
     async fn find_namespace(&self) -> Result<Value, ApiError> {
-        let name = match self.attributes.namespace {
-            "" if is_namespace(self.attributes.gvr) => self.attributes.name,
-            name => name,
-        };
+        let name = self.namespace_name();
         for freshness in [Freshness::Cached, Freshness::Linearizable] {
             let objects = &self.cluster.objects;
             let found = objects.get(&resources::NAMESPACES, "", name, freshness).await?;
@@ -344,17 +389,26 @@ impl<'a> MatchContext<'a> {
     }
 }
 
+/// A map of an object is sorted by key.
+fn labels_of(object: &Value) -> Labels {
+    let labels = object.at(&["metadata", "labels"]).and_then(Value::as_object);
+    let labels = labels.into_iter().flat_map(Map::iter);
+    labels.filter_map(|(key, value)| Some((key.clone(), Str::new(value.as_str()?)))).collect()
+}
+
 /// Finds the configurations that can concern a resource without a look at the others.
 #[derive(Debug, Default)]
 pub(crate) struct ResourceIndex {
     by_resource: HashMap<Str, Vec<usize>>,
     /// Those for resources that none names.
     others: Vec<usize>,
+    /// How many are from files; they come first.
+    from_files: usize,
 }
 
 impl ResourceIndex {
-    /// `criteria` in the order in which configurations are asked.
-    pub(crate) fn new<'c>(criteria: impl Iterator<Item = &'c Criteria>) -> Self {
+    /// `criteria` in the order in which configurations are asked; the first `from_files` are from files.
+    pub(crate) fn new<'c>(criteria: impl Iterator<Item = &'c Criteria>, from_files: usize) -> Self {
         let named: Vec<Option<Vec<&Str>>> = criteria.map(Criteria::resource_names).collect();
         let mut by_resource: HashMap<Str, Vec<usize>> = HashMap::new();
         for name in named.iter().flatten().flatten() {
@@ -368,28 +422,69 @@ impl ResourceIndex {
             places.extend((0..named.len()).filter(|at| concerns(*at, resource)));
         }
         let others = (0..named.len()).filter(|at| named[*at].is_none()).collect();
-        Self { by_resource, others }
+        Self { by_resource, others, from_files }
     }
 
     /// The places of those that can concern a resource, in their order.
-    pub(crate) fn candidates(&self, resource: &str) -> &[usize] {
-        self.by_resource.get(resource).unwrap_or(&self.others)
+    pub(crate) fn candidates(&self, resource: &str, visibility: Visibility) -> &[usize] {
+        let all = self.by_resource.get(resource).unwrap_or(&self.others).as_slice();
+        match visibility {
+            Visibility::All => all,
+            Visibility::Static => &all[..all.partition_point(|at| *at < self.from_files)],
+            Visibility::Nothing => &[],
+        }
     }
 }
 
-/// Compat: no webhook and no policy sees these, so that none can lock its own configuration.
-pub(crate) fn is_exempt(kind: &GroupVersionKind) -> bool {
-    kind.group == "admissionregistration.k8s.io"
-        && matches!(
-            kind.kind.as_str(),
-            "ValidatingWebhookConfiguration"
-                | "MutatingWebhookConfiguration"
-                | "ValidatingAdmissionPolicy"
-                | "ValidatingAdmissionPolicyBinding"
-                | "MutatingAdmissionPolicy"
-                | "MutatingAdmissionPolicyBinding"
-        )
+/// Which configurations see a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Visibility {
+    All,
+    /// Those from files only: one that is an object of the API could lock the objects of its own kind.
+    Static,
+    Nothing,
 }
+
+impl Visibility {
+    /// Compat: no webhook of the API sees a webhook configuration, a policy or a binding.
+    pub(crate) fn to_webhooks(kind: &GroupVersionKind) -> Self {
+        const EXEMPT: [&str; 6] = [
+            "ValidatingWebhookConfiguration",
+            "MutatingWebhookConfiguration",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+            "MutatingAdmissionPolicy",
+            "MutatingAdmissionPolicyBinding",
+        ];
+        let is_exempt = kind.group == ADMISSION_GROUP && EXEMPT.contains(&kind.kind.as_str());
+        if is_exempt { Self::Static } else { Self::All }
+    }
+
+    /// Compat: policies see webhook configurations, and no reviews: a policy that refuses those would
+    /// break authentication and authorization of other servers.
+    pub(crate) fn to_policies(resource: &GroupVersionResource) -> Self {
+        match (resource.group.as_str(), resource.resource.as_str()) {
+            (
+                ADMISSION_GROUP,
+                "validatingadmissionpolicies"
+                | "validatingadmissionpolicybindings"
+                | "mutatingadmissionpolicies"
+                | "mutatingadmissionpolicybindings",
+            ) => Self::Static,
+            ("authentication.k8s.io", "selfsubjectreviews" | "tokenreviews")
+            | (
+                "authorization.k8s.io",
+                "localsubjectaccessreviews"
+                | "selfsubjectaccessreviews"
+                | "selfsubjectrulesreviews"
+                | "subjectaccessreviews",
+            ) => Self::Nothing,
+            _ => Self::All,
+        }
+    }
+}
+
+const ADMISSION_GROUP: &str = "admissionregistration.k8s.io";
 
 #[cfg(test)]
 mod tests;

@@ -174,9 +174,9 @@ pub static PLUGINS: [KnownPlugin; 41] = [
     built("PodResizeValidator", |_| Ok(Box::new(PodResizeValidator))),
     // Policies and webhooks run after the plugins above, so that they see what these made of an
     // object.
-    built("MutatingAdmissionPolicy", |_| Ok(Box::new(MutatingAdmissionPolicy))),
+    built("MutatingAdmissionPolicy", |_| Ok(Box::new(MutatingAdmissionPolicy))).configured(),
     built("MutatingAdmissionWebhook", |_| Ok(Box::new(MutatingAdmissionWebhook))).configured(),
-    built("ValidatingAdmissionPolicy", |_| Ok(Box::new(ValidatingAdmissionPolicy))),
+    built("ValidatingAdmissionPolicy", |_| Ok(Box::new(ValidatingAdmissionPolicy))).configured(),
     built("ValidatingAdmissionWebhook", |_| Ok(Box::new(ValidatingAdmissionWebhook))).configured(),
     // Last of those that are on by default: only what every other plugin accepted counts.
     built("ResourceQuota", |settings| {

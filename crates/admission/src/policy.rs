@@ -91,6 +91,10 @@ impl PolicyCommon {
         self.variables.iter().any(|(_, expression)| expression.uses_authorizer())
     }
 
+    fn uses_namespace(&self) -> bool {
+        self.variables.iter().any(|(_, expression)| expression.uses("namespaceObject"))
+    }
+
     /// Whether the match conditions let a request through to the policy. Err: why that is unknown.
     async fn meets_conditions(
         &self,
@@ -107,9 +111,7 @@ impl PolicyCommon {
         let metrics = &cx.cluster.dynamic_admission.metrics;
         let operation = cx.attributes.operation.as_str();
         let labels = [self.name.as_str(), "policy", "validate", operation];
-        metrics.condition_errors.with_label_values(&labels).inc_by(outcome.errors as u64);
-        let seconds = started.elapsed().as_secs_f64();
-        metrics.condition_seconds.with_label_values(&labels).observe(seconds);
+        metrics.conditions_evaluated(&labels, &outcome, started.elapsed());
         outcome.matches
     }
 }
@@ -126,16 +128,25 @@ async fn binding_matches(
     }
 }
 
+/// Looks up `namespaceObject`, which [`namespace_object`] then returns. An expression that does not use it
+/// still needs the namespace to be there.
+async fn find_namespace_object(cx: &mut MatchContext<'_>, is_used: bool) -> Result<(), ApiError> {
+    if !has_namespace_object(cx.attributes) {
+        return Ok(());
+    }
+    if is_used { cx.namespace().await.map(drop) } else { cx.namespace_labels().await.map(drop) }
+}
+
 /// `namespaceObject`: None for cluster-scoped resources and for namespaces themselves.
-async fn namespace_of_object(cx: &mut MatchContext<'_>) -> Result<Option<Value>, ApiError> {
-    let attributes = cx.attributes;
+fn namespace_object<'c>(cx: &'c MatchContext<'_>) -> Option<&'c Value> {
+    if has_namespace_object(cx.attributes) { cx.known_namespace() } else { None }
+}
+
+fn has_namespace_object(attributes: &Attributes<'_>) -> bool {
     let is_namespace = attributes.gvk.group.is_empty()
         && attributes.gvk.version == "v1"
         && attributes.gvk.kind == "Namespace";
-    if is_namespace || attributes.namespace.is_empty() {
-        return Ok(None);
-    }
-    cx.namespace().await.cloned().map(Some)
+    !is_namespace && !attributes.namespace.is_empty()
 }
 
 /// The text of an error without kube-apiserver's prefix for internal ones.

@@ -1,6 +1,6 @@
 //! What plugins may know of the rest of the server, without knowing the store or the registry.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::sync::Arc;
 
 use meta::{
     ApiError, GroupVersionKind, GroupVersionResource, Str, Value, authorization::Authorizer,
@@ -9,7 +9,7 @@ use meta::{
 
 use crate::DynamicAdmission;
 
-pub type Pinned<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub use meta::BoxFuture;
 
 /// Given to every plugin with every request.
 pub struct Cluster {
@@ -28,7 +28,13 @@ pub trait ServedObjects: Send + Sync + 'static {
         namespace: &'a str,
         name: &'a str,
         freshness: Freshness,
-    ) -> Pinned<'a, Result<Option<Value>, ApiError>>;
+    ) -> BoxFuture<'a, Result<Option<Value>, ApiError>>;
+
+    /// The labels of a namespace, sorted by key, as the watch cache has them; None: it has no such
+    /// namespace, which may still be in the store.
+    fn namespace_labels(&self, _name: &str) -> Option<Vec<(Str, Str)>> {
+        None
+    }
 
     /// The objects of a namespace ("": of all) that a selector selects.
     fn list<'a>(
@@ -36,7 +42,7 @@ pub trait ServedObjects: Send + Sync + 'static {
         resource: &'a GroupVersionResource,
         namespace: &'a str,
         selector: &'a LabelSelector,
-    ) -> Pinned<'a, Result<Vec<Value>, ApiError>>;
+    ) -> BoxFuture<'a, Result<Vec<Value>, ApiError>>;
 
     /// The resource that objects of a kind belong to, and whether it is namespaced.
     fn resource_of(&self, kind: &GroupVersionKind) -> Option<(GroupVersionResource, bool)>;
@@ -49,7 +55,7 @@ pub trait ServedObjects: Send + Sync + 'static {
     ) -> Vec<(GroupVersionResource, GroupVersionKind)>;
 
     /// Creates a namespace in the name of the server.
-    fn create_namespace<'a>(&'a self, name: &'a str) -> Pinned<'a, Result<(), ApiError>> {
+    fn create_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(std::future::ready(Err(ApiError::internal(name))))
     }
 
@@ -59,7 +65,7 @@ pub trait ServedObjects: Send + Sync + 'static {
         object: Value,
         from: &'a GroupVersionResource,
         to: &'a GroupVersionResource,
-    ) -> Pinned<'a, Result<Value, ApiError>>;
+    ) -> BoxFuture<'a, Result<Value, ApiError>>;
 
     /// The JSON that clients get of an object. `kind` is the resource's own or that of a subresource
     /// (`Scale`, `Eviction`).

@@ -1,62 +1,108 @@
-//! For the tests of crates that need an admission chain.
+//! For the tests of this crate, and of crates that need an admission chain.
 
 use std::sync::Arc;
 
 use auth::authz::AlwaysAllow;
-use meta::{ApiError, GroupVersionKind, GroupVersionResource, Value, selector::LabelSelector};
+use meta::{ApiError, GroupVersionKind, GroupVersionResource, Str, Value, selector::LabelSelector};
 
-use crate::{Cluster, Freshness, Pinned, ServedObjects};
+use crate::{BoxFuture, Cluster, Freshness, ServedObjects, resources};
 
 /// A cluster without objects, where every user may do everything.
 pub fn empty_cluster() -> Cluster {
     Cluster {
-        objects: Box::new(NoObjects),
+        objects: Box::new(FakeObjects::default()),
         authorizer: Arc::new(AlwaysAllow),
         dynamic_admission: Arc::default(),
     }
 }
 
-struct NoObjects;
+/// Objects and kinds from a list. Converting between versions changes nothing.
+#[derive(Default)]
+pub(crate) struct FakeObjects {
+    pub(crate) objects: Vec<(GroupVersionResource, Value)>,
+    /// Resource, kind, and whether it is namespaced.
+    pub(crate) kinds: Vec<(GroupVersionResource, GroupVersionKind, bool)>,
+}
 
-impl ServedObjects for NoObjects {
+impl FakeObjects {
+    fn serves(&self, resource: &GroupVersionResource) -> bool {
+        self.kinds.iter().any(|(known, _, _)| known == resource)
+    }
+}
+
+impl ServedObjects for FakeObjects {
     fn get<'a>(
         &'a self,
-        _resource: &'a GroupVersionResource,
-        _namespace: &'a str,
-        _name: &'a str,
+        resource: &'a GroupVersionResource,
+        namespace: &'a str,
+        name: &'a str,
         _freshness: Freshness,
-    ) -> Pinned<'a, Result<Option<Value>, ApiError>> {
-        Box::pin(std::future::ready(Ok(None)))
+    ) -> BoxFuture<'a, Result<Option<Value>, ApiError>> {
+        let found = self.objects.iter().find(|(known, object)| {
+            known == resource
+                && object.str_at(&["metadata", "namespace"]) == namespace
+                && object.str_at(&["metadata", "name"]) == name
+        });
+        Box::pin(std::future::ready(Ok(found.map(|(_, object)| object.clone()))))
+    }
+
+    fn namespace_labels(&self, name: &str) -> Option<Vec<(Str, Str)>> {
+        let mut namespaces =
+            self.objects.iter().filter(|(known, _)| *known == crate::resources::NAMESPACES);
+        let is_it = |(_, object): &&(_, Value)| object.str_at(&["metadata", "name"]) == name;
+        let (_, namespace) = namespaces.find(is_it)?;
+        let labels = namespace.at(&["metadata", "labels"])?.as_object()?;
+        let text = |value: &Value| Str::new(value.as_str().unwrap_or_default());
+        Some(labels.iter().map(|(key, value)| (key.clone(), text(value))).collect())
     }
 
     fn list<'a>(
         &'a self,
-        _resource: &'a GroupVersionResource,
-        _namespace: &'a str,
-        _selector: &'a LabelSelector,
-    ) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
+        resource: &'a GroupVersionResource,
+        namespace: &'a str,
+        selector: &'a LabelSelector,
+    ) -> BoxFuture<'a, Result<Vec<Value>, ApiError>> {
+        let found = self.objects.iter().filter(|(known, object)| {
+            known == resource
+                && (namespace.is_empty() || object.str_at(&["metadata", "namespace"]) == namespace)
+                && selector.matches_object(object)
+        });
+        let found = found.map(|(_, object)| object.clone()).collect();
+        Box::pin(std::future::ready(Ok(found)))
     }
 
-    fn resource_of(&self, _kind: &GroupVersionKind) -> Option<(GroupVersionResource, bool)> {
-        None
+    fn resource_of(&self, kind: &GroupVersionKind) -> Option<(GroupVersionResource, bool)> {
+        let (resource, _, namespaced) = self.kinds.iter().find(|(_, known, _)| known == kind)?;
+        Some((resource.clone(), *namespaced))
     }
 
     fn equivalents(
         &self,
-        _resource: &GroupVersionResource,
+        resource: &GroupVersionResource,
     ) -> Vec<(GroupVersionResource, GroupVersionKind)> {
-        Vec::new()
+        let others = self.kinds.iter().filter(|(known, _, _)| {
+            known.group_resource() == resource.group_resource() && known.version != resource.version
+        });
+        others.map(|(resource, kind, _)| (resource.clone(), kind.clone())).collect()
+    }
+
+    /// Another server creates namespace `raced` at the same time; no other one can be created.
+    fn create_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ApiError>> {
+        let resource = resources::NAMESPACES.group_resource();
+        let exists = ApiError::AlreadyExists { resource, name: name.to_owned(), deleting: false };
+        let result = if name == "raced" { Err(exists) } else { Err(ApiError::internal(name)) };
+        Box::pin(std::future::ready(result))
     }
 
     fn convert<'a>(
         &'a self,
-        _object: Value,
+        object: Value,
         _from: &'a GroupVersionResource,
         to: &'a GroupVersionResource,
-    ) -> Pinned<'a, Result<Value, ApiError>> {
-        let unknown = ApiError::internal(format!("{} is not served", to.resource));
-        Box::pin(std::future::ready(Err(unknown)))
+    ) -> BoxFuture<'a, Result<Value, ApiError>> {
+        let unknown = || ApiError::internal(format!("{} is not served", to.resource));
+        let converted = if self.serves(to) { Ok(object) } else { Err(unknown()) };
+        Box::pin(std::future::ready(converted))
     }
 
     fn encode(
@@ -82,9 +128,12 @@ impl ServedObjects for NoObjects {
         &self,
         _resource: &GroupVersionResource,
         kind: &GroupVersionKind,
-        _live: &Value,
+        live: &Value,
         _configuration: &Value,
     ) -> Result<Value, String> {
-        Err(format!("{} is not served", kind.kind))
+        match self.resource_of(kind) {
+            Some(_) => Ok(live.clone()),
+            None => Err(format!("{} is not served", kind.kind)),
+        }
     }
 }

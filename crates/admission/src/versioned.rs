@@ -29,7 +29,7 @@ impl VersionedObject {
 
 pub(crate) fn decode(json: &[u8]) -> Result<Value, ApiError> {
     let options = codec::json::DecodeOptions { strict: false };
-    Ok(codec::json::decode_any(json, options).map_err(ApiError::internal)?.value)
+    Ok(codec::json::decode_any_body(json, options).map_err(ApiError::internal)?.value)
 }
 
 /// An object of the request's version in another one.

@@ -23,6 +23,7 @@ pub use self::{
 pub(crate) use self::{
     call::Clients,
     metrics::{counter, histogram},
+    review::{decode_answer, details},
 };
 
 use meta::{ApiError, Value};
@@ -69,8 +70,7 @@ async fn meets_conditions(
     let outcome = webhook.conditions.evaluate(&inputs, &cluster.authorizer).await;
     let metrics = &cluster.dynamic_admission.metrics;
     let labels = [webhook.name.as_str(), "webhook", stage, attributes.operation.as_str()];
-    metrics.condition_errors.with_label_values(&labels).inc_by(outcome.errors as u64);
-    metrics.condition_seconds.with_label_values(&labels).observe(started.elapsed().as_secs_f64());
+    metrics.conditions_evaluated(&labels, &outcome, started.elapsed());
     match outcome.matches {
         Ok(true) => Ok(true),
         Ok(false) => {

@@ -1,14 +1,10 @@
-use auth::authz::AlwaysAllow;
 use meta::{AuditAnnotations, User, Warnings, value};
-use std::sync::Arc;
 
 use super::*;
-use crate::{Pinned, Reinvocation, ServedObjects, testing};
-
-/// Widgets in v1 and v2, and a namespace `labelled` with `team: a`.
-struct Widgets;
-
-const WIDGETS: [(&str, &str); 2] = [("v1", "Widget"), ("v2", "Widget")];
+use crate::{
+    Reinvocation,
+    testing::{self, FakeObjects},
+};
 
 fn widgets(version: &str) -> GroupVersionResource {
     GroupVersionResource {
@@ -18,84 +14,14 @@ fn widgets(version: &str) -> GroupVersionResource {
     }
 }
 
-impl ServedObjects for Widgets {
-    fn get<'a>(
-        &'a self,
-        resource: &'a GroupVersionResource,
-        _namespace: &'a str,
-        name: &'a str,
-        _freshness: Freshness,
-    ) -> Pinned<'a, Result<Option<Value>, ApiError>> {
-        let found = (*resource == resources::NAMESPACES && name == "labelled")
-            .then(|| value!({"metadata": {"name": "labelled", "labels": {"team": "a"}}}));
-        Box::pin(std::future::ready(Ok(found)))
-    }
-
-    fn list<'a>(
-        &'a self,
-        _resource: &'a GroupVersionResource,
-        _namespace: &'a str,
-        _selector: &'a LabelSelector,
-    ) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
-
-    fn resource_of(&self, kind: &GroupVersionKind) -> Option<(GroupVersionResource, bool)> {
-        let known = WIDGETS.iter().find(|(version, own)| {
-            kind.version == *version && kind.kind == *own && kind.group == "example.com"
-        });
-        known.map(|(version, _)| (widgets(version), true))
-    }
-
-    fn equivalents(
-        &self,
-        resource: &GroupVersionResource,
-    ) -> Vec<(GroupVersionResource, GroupVersionKind)> {
-        let others = WIDGETS.iter().filter(|(version, _)| resource.version != *version);
-        let others = others.filter(|_| resource.resource == "widgets");
-        others
-            .map(|(version, kind)| {
-                (widgets(version), GroupVersionKind::new("example.com", version, kind))
-            })
-            .collect()
-    }
-
-    fn convert<'a>(
-        &'a self,
-        object: Value,
-        _from: &'a GroupVersionResource,
-        _to: &'a GroupVersionResource,
-    ) -> Pinned<'a, Result<Value, ApiError>> {
-        Box::pin(std::future::ready(Ok(object)))
-    }
-
-    fn encode(
-        &self,
-        _resource: &GroupVersionResource,
-        _kind: &GroupVersionKind,
-        object: &Value,
-    ) -> Vec<u8> {
-        meta::json::to_string(object).into_bytes()
-    }
-
-    fn decode_changed(
-        &self,
-        _resource: &GroupVersionResource,
-        _kind: &GroupVersionKind,
-        json: &[u8],
-        _strict: bool,
-    ) -> Result<Value, ApiError> {
-        crate::versioned::decode(json)
-    }
-
-    fn merge_applied(
-        &self,
-        _resource: &GroupVersionResource,
-        _kind: &GroupVersionKind,
-        live: &Value,
-        _configuration: &Value,
-    ) -> Result<Value, String> {
-        Ok(live.clone())
+/// Widgets in v1 and v2, and a namespace `labelled` with `team: a`.
+fn objects() -> FakeObjects {
+    let kind =
+        |version| (widgets(version), GroupVersionKind::new("example.com", version, "Widget"), true);
+    let namespace = value!({"metadata": {"name": "labelled", "labels": {"team": "a"}}});
+    FakeObjects {
+        objects: vec![(resources::NAMESPACES.clone(), namespace)],
+        kinds: vec![kind("v1"), kind("v2")],
     }
 }
 
@@ -135,11 +61,7 @@ async fn matched(criteria: &Criteria, case: &Case<'_>) -> String {
         reinvocation: Reinvocation::default(),
         charges: crate::quota::WriteCharges::default(),
     };
-    let cluster = Cluster {
-        objects: Box::new(Widgets),
-        authorizer: Arc::new(AlwaysAllow),
-        ..testing::empty_cluster()
-    };
+    let cluster = Cluster { objects: Box::new(objects()), ..testing::empty_cluster() };
     let mut cx = MatchContext::new(&attributes, &cluster);
     match criteria.matches(&mut cx, Some(&object)).await {
         Ok(None) => "none".to_owned(),
@@ -289,16 +211,64 @@ async fn equivalent_versions_selectors_exclusions_and_names() {
 
 #[test]
 fn the_index_finds_what_can_concern_a_resource_in_its_order() {
+    use Visibility::{All, Nothing, Static};
     let all = &["*"][..];
     let criteria: Vec<Criteria> = ["/v1/pods", "*/*/*", "apps/v1/deployments/scale", "/v1/pods/*"]
         .iter()
         .map(|path| Criteria::of_webhook(&value!({"rules": [(rule(all, path, "*"))]})))
         .collect();
-    let index = ResourceIndex::new(criteria.iter());
-    let cases: [(&str, &[usize]); 4] =
-        [("pods", &[0, 1, 3]), ("deployments", &[1, 2]), ("configmaps", &[1]), ("", &[1])];
-    for (resource, expected) in cases {
-        assert_eq!(index.candidates(resource), expected, "{resource}");
+    let index = ResourceIndex::new(criteria.iter(), 2);
+    let cases: [(&str, Visibility, &[usize]); 8] = [
+        ("pods", All, &[0, 1, 3]),
+        ("deployments", All, &[1, 2]),
+        ("configmaps", All, &[1]),
+        ("", All, &[1]),
+        ("pods", Static, &[0, 1]),
+        ("deployments", Static, &[1]),
+        ("pods", Nothing, &[]),
+        ("configmaps", Nothing, &[]),
+    ];
+    for (resource, visibility, expected) in cases {
+        assert_eq!(index.candidates(resource, visibility), expected, "{resource} {visibility:?}");
     }
-    assert!(ResourceIndex::default().candidates("pods").is_empty());
+    assert!(ResourceIndex::default().candidates("pods", All).is_empty());
+}
+
+#[test]
+fn configurations_do_not_lock_themselves_and_policies_see_no_reviews() {
+    use Visibility::{All, Nothing, Static};
+    let admission = "admissionregistration.k8s.io";
+    let cases = [
+        (
+            admission,
+            "ValidatingWebhookConfiguration",
+            Static,
+            "validatingwebhookconfigurations",
+            All,
+        ),
+        (admission, "MutatingWebhookConfiguration", Static, "mutatingwebhookconfigurations", All),
+        (admission, "ValidatingAdmissionPolicy", Static, "validatingadmissionpolicies", Static),
+        (
+            admission,
+            "MutatingAdmissionPolicyBinding",
+            Static,
+            "mutatingadmissionpolicybindings",
+            Static,
+        ),
+        ("authentication.k8s.io", "TokenReview", All, "tokenreviews", Nothing),
+        ("authorization.k8s.io", "SubjectAccessReview", All, "subjectaccessreviews", Nothing),
+        ("authentication.k8s.io", "TokenRequest", All, "serviceaccounts", All),
+        ("example.com", "ValidatingAdmissionPolicy", All, "validatingadmissionpolicies", All),
+        ("", "Pod", All, "pods", All),
+    ];
+    for (group, kind, to_webhooks, resource, to_policies) in cases {
+        let gvk = GroupVersionKind::new(group, "v1", kind);
+        assert_eq!(Visibility::to_webhooks(&gvk), to_webhooks, "{kind}");
+        let gvr = GroupVersionResource {
+            group: Str::new(group),
+            version: Str::new("v1"),
+            resource: Str::new(resource),
+        };
+        assert_eq!(Visibility::to_policies(&gvr), to_policies, "{resource}");
+    }
 }

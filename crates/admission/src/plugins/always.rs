@@ -2,7 +2,7 @@
 
 use meta::{ApiError, Value};
 
-use crate::{Attributes, Cluster, Operation, Pinned, Plugin};
+use crate::{Attributes, BoxFuture, Cluster, Operation, Plugin};
 
 pub struct AlwaysAdmit;
 
@@ -38,7 +38,7 @@ impl Plugin for AlwaysDeny {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         let denied = attributes.forbidden(object.as_deref(), DENIED);
         Box::pin(std::future::ready(Err(denied)))
     }
@@ -48,7 +48,7 @@ impl Plugin for AlwaysDeny {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(std::future::ready(Err(attributes.forbidden(object, DENIED))))
     }
 }

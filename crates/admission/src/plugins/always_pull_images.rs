@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use meta::{ApiError, FieldErrors, FieldPath, Value, field::path};
 
 use super::aggregate;
-use crate::{Attributes, Cluster, Operation, Pinned, Plugin};
+use crate::{Attributes, BoxFuture, Cluster, Operation, Plugin};
 
 pub struct AlwaysPullImages;
 
@@ -30,7 +30,7 @@ impl Plugin for AlwaysPullImages {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         if let Some(pod) = object.filter(|pod| !has_only_old_images(pod, attributes)) {
             pull_always(pod);
         }
@@ -42,7 +42,7 @@ impl Plugin for AlwaysPullImages {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         let pod = object.filter(|pod| !has_only_old_images(pod, attributes));
         let errors = pod.map(check).unwrap_or_default();
         let errors = errors.iter().map(|error| {

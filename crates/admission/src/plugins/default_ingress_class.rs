@@ -3,7 +3,7 @@
 use meta::{ApiError, Value};
 
 use super::newest_default;
-use crate::{Attributes, Cluster, Operation, Phases, Pinned, Plugin, resources};
+use crate::{Attributes, BoxFuture, Cluster, Operation, Phases, Plugin, resources};
 
 pub struct DefaultIngressClass;
 
@@ -31,7 +31,7 @@ impl Plugin for DefaultIngressClass {
         _attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(ingress) = object.filter(|ingress| !has_class(ingress)) else {
                 return Ok(());

@@ -3,7 +3,7 @@
 use meta::{ApiError, Value};
 
 use super::newest_default;
-use crate::{Attributes, Cluster, Operation, Phases, Pinned, Plugin, resources};
+use crate::{Attributes, BoxFuture, Cluster, Operation, Phases, Plugin, resources};
 
 pub struct DefaultStorageClass;
 
@@ -34,7 +34,7 @@ impl Plugin for DefaultStorageClass {
         _attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             // An empty class is a choice as well: none.
             let Some(claim) = object.filter(|claim| class_of(claim).is_none()) else {

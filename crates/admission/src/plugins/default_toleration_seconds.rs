@@ -2,7 +2,7 @@
 
 use meta::{ApiError, Value, value};
 
-use crate::{Attributes, Cluster, Operation, Phases, Pinned, Plugin};
+use crate::{Attributes, BoxFuture, Cluster, Operation, Phases, Plugin};
 
 pub struct DefaultTolerationSeconds {
     pub not_ready_seconds: i64,
@@ -31,7 +31,7 @@ impl Plugin for DefaultTolerationSeconds {
         _attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         if let Some(pod) = object {
             tolerate(pod, "node.kubernetes.io/not-ready", self.not_ready_seconds);
             tolerate(pod, "node.kubernetes.io/unreachable", self.unreachable_seconds);

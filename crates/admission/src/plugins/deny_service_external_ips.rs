@@ -2,7 +2,7 @@
 
 use meta::{ApiError, Value};
 
-use crate::{Attributes, Cluster, Operation, Phases, Pinned, Plugin};
+use crate::{Attributes, BoxFuture, Cluster, Operation, Phases, Plugin};
 
 pub struct DenyServiceExternalIPs;
 
@@ -28,7 +28,7 @@ impl Plugin for DenyServiceExternalIPs {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         let ips = |service: Option<&'a Value>| {
             service.map(|service| service.items_at(&["spec", "externalIPs"])).unwrap_or_default()
         };

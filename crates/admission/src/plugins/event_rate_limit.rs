@@ -13,7 +13,7 @@ use meta::{ApiError, FieldErrors, Status, Value, field::path};
 
 use super::aggregate;
 use crate::{
-    Attributes, Cluster, Operation, Phases, Pinned, Plugin, configuration::PluginConfiguration,
+    Attributes, BoxFuture, Cluster, Operation, Phases, Plugin, configuration::PluginConfiguration,
 };
 
 pub struct EventRateLimit {
@@ -224,7 +224,7 @@ impl Plugin for EventRateLimit {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         let event = object.unwrap_or(&Value::Null);
         let result = match self.check(attributes, event, Instant::now()) {
             None => Ok(()),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use meta::{ApiError, Value, names::is_qualified_name, value};
 
-use crate::{Attributes, Cluster, Operation, Phases, Pinned, Plugin};
+use crate::{Attributes, BoxFuture, Cluster, Operation, Phases, Plugin};
 
 pub struct ExtendedResourceToleration;
 
@@ -30,7 +30,7 @@ impl Plugin for ExtendedResourceToleration {
         _attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         if let Some(pod) = object {
             tolerate(pod);
         }

@@ -7,13 +7,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use client::{Call, Client, Kubeconfig, go_text, successful_body, url_error};
 use codec::config_file::FieldType;
-use http::{HeaderMap, HeaderValue, Method, Uri, header};
-use meta::{ApiError, Value, value};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
+use meta::{ApiError, Cause, Details, Map, Status, Str, Value, field::quote, value};
 
 use crate::{
-    Attributes, Cluster, Operation, Phases, Pinned, Plugin, configuration::PluginConfiguration,
+    Attributes, BoxFuture, Cluster, Operation, Phases, Plugin, configuration::PluginConfiguration,
+    ordered_json, webhook,
 };
 
 pub struct ImagePolicyWebhook {
@@ -28,11 +30,18 @@ pub struct ImagePolicyWebhook {
 
 #[derive(Clone, Debug)]
 struct Answer {
+    status: ImageReviewStatus,
+    expires: Instant,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ImageReviewStatus {
     allowed: bool,
     reason: String,
     annotations: Vec<(String, String)>,
-    expires: Instant,
 }
+
+const API_VERSION: &str = "imagepolicy.k8s.io/v1alpha1";
 
 const AUDIT_PREFIX: &str = "imagepolicywebhook.image-policy.k8s.io/";
 /// Compat: so many answers are kept. Questions that are longer are asked each time, so that what is kept
@@ -42,7 +51,8 @@ const QUESTION_BYTES_MAX: usize = 4096;
 /// Compat: a question is asked so many times, each time after a longer wait.
 const ATTEMPTS_MAX: u32 = 5;
 const BACKOFF_FACTOR: f64 = 1.5;
-const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Compat: the webhook is told in the URL how long it has.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 const RESPONSE_BYTES_MAX: usize = 1 << 20;
 
 const FIELDS: FieldType = FieldType::Fields(&[(
@@ -82,7 +92,7 @@ impl ImagePolicyWebhook {
         let wrong = |why: String| given.wrong(&why);
         Ok(Self {
             client,
-            url: kubeconfig.server,
+            url: with_timeout(&kubeconfig.server).map_err(wrong)?,
             allow_ttl: allow_ttl.map_err(wrong)?,
             deny_ttl: deny_ttl.map_err(wrong)?,
             retry_backoff: retry_backoff.map_err(wrong)?,
@@ -91,34 +101,18 @@ impl ImagePolicyWebhook {
         })
     }
 
-    async fn review(&self, spec: Value) -> Result<Answer, String> {
-        let question = meta::json::to_string(&spec);
+    async fn review(&self, spec: Spec) -> Result<Answer, Failure> {
+        let question = spec.to_json();
         let now = Instant::now();
         if let Some(known) = self.known(&question, now) {
             return Ok(known);
         }
-        let review = value!({
-            "kind": "ImageReview",
-            "apiVersion": "imagepolicy.k8s.io/v1alpha1",
-            "metadata": {},
-            "spec": (spec),
-            "status": {"allowed": false},
-        });
-        let answer = self.ask(&review).await?;
-        let status = answer.get("status").unwrap_or(&Value::Null);
-        let allowed = status.bool_at(&["allowed"]);
-        let annotations = status.get("auditAnnotations").and_then(Value::as_object);
-        let annotations = annotations.into_iter().flat_map(meta::Map::iter);
-        let answer = Answer {
-            allowed,
-            reason: status.str_at(&["reason"]).to_owned(),
-            annotations: annotations
-                .map(|(key, value)| {
-                    (key.to_string(), value.as_str().unwrap_or_default().to_owned())
-                })
-                .collect(),
-            expires: now + if allowed { self.allow_ttl } else { self.deny_ttl },
-        };
+        let body = format!(
+            r#"{{"kind":"ImageReview","apiVersion":"{API_VERSION}","metadata":{{}},"spec":{question},"status":{{"allowed":false}}}}"#
+        );
+        let status = decode(&self.ask(body.into()).await?).map_err(Failure::Other)?;
+        let kept = if status.allowed { self.allow_ttl } else { self.deny_ttl };
+        let answer = Answer { status, expires: now + kept };
         self.keep(question, answer.clone(), now);
         Ok(answer)
     }
@@ -142,8 +136,7 @@ impl ImagePolicyWebhook {
         answers.insert(question, answer);
     }
 
-    async fn ask(&self, review: &Value) -> Result<Value, String> {
-        let body = bytes::Bytes::from(meta::json::to_string(review));
+    async fn ask(&self, body: Bytes) -> Result<Bytes, Failure> {
         let url = self.url.to_string();
         let mut wait = self.retry_backoff;
         let mut attempt = 1;
@@ -157,24 +150,128 @@ impl ImagePolicyWebhook {
                 deadline: tokio::time::Instant::now() + ATTEMPT_TIMEOUT,
                 response_bytes_max: RESPONSE_BYTES_MAX,
             };
-            let response = self.client.call(call).await;
-            let response =
-                response.map_err(|error| url_error(&Method::POST, &url, &go_text(&error)))?;
-            match successful_body(response) {
-                Ok(body) => {
-                    let options = codec::json::DecodeOptions { strict: false };
-                    let decoded = codec::json::decode_any(&body, options);
-                    return decoded.map(|decoded| decoded.value).map_err(|error| error.to_string());
+            let (failure, may_repeat) = match self.client.call(call).await {
+                // A connection that was lost is tried again; one that cannot be made is not.
+                Err(error) => {
+                    let why = url_error(&Method::POST, &url, &go_text(&error));
+                    (Failure::Other(why), matches!(error, client::Error::Http(_)))
                 }
-                Err(error) if matches!(error.code, 429 | 500 | 504) && attempt < ATTEMPTS_MAX => {
-                    tokio::time::sleep(wait).await;
-                    wait = wait.mul_f64(BACKOFF_FACTOR);
-                    attempt += 1;
+                Ok(response) if response.status() == StatusCode::FORBIDDEN => {
+                    (Failure::Forbidden(Box::new(forbidden(response))), false)
                 }
-                Err(error) => return Err(error.to_string()),
+                Ok(response) => {
+                    let asks_to_wait = response.headers().contains_key(header::RETRY_AFTER);
+                    match successful_body(response) {
+                        Ok(body) => return Ok(body),
+                        Err(error) => {
+                            let passes = asks_to_wait || matches!(error.code, 429 | 500 | 504);
+                            (Failure::Other(error.to_string()), passes)
+                        }
+                    }
+                }
+            };
+            if !may_repeat || attempt >= ATTEMPTS_MAX {
+                return Err(failure);
             }
+            tokio::time::sleep(wait).await;
+            wait = wait.mul_f64(BACKOFF_FACTOR);
+            attempt += 1;
         }
     }
+}
+
+/// Why the webhook did not decide.
+#[derive(Debug)]
+enum Failure {
+    /// Compat: one that forbids the question forbids the pod, in its own words.
+    Forbidden(Box<Status>),
+    Other(String),
+}
+
+fn forbidden(response: Response<Bytes>) -> Status {
+    let body = response.body().clone();
+    let options = codec::json::DecodeOptions { strict: false };
+    let said = codec::json::decode_any(&body, options).map(|decoded| decoded.value).ok();
+    let said = said.filter(|said| said.str_at(&["kind"]) == "Status");
+    let message = successful_body(response).err().map(|error| error.message).unwrap_or_default();
+    let cause = Cause {
+        reason: "UnexpectedServerResponse".to_owned(),
+        message: message.clone(),
+        field: String::new(),
+    };
+    let details = match &said {
+        Some(said) => {
+            said.get("details").filter(|details| !details.is_null()).map(webhook::details)
+        }
+        None => Some(Details { causes: vec![cause], ..Details::default() }),
+    };
+    Status {
+        code: 403,
+        reason: "Forbidden".to_owned(),
+        message,
+        details,
+        continue_token: String::new(),
+    }
+}
+
+/// The status of an answer. Err: it is no ImageReview. Compat: upstream's words.
+fn decode(body: &[u8]) -> Result<ImageReviewStatus, String> {
+    let answer = webhook::decode_answer(body)?;
+    match (or(&answer, "apiVersion", API_VERSION), or(&answer, "kind", "ImageReview")) {
+        (API_VERSION, "ImageReview") => {}
+        ("v1", kind) => {
+            return Err(format!(
+                "converting (v1.{kind}) to (v1alpha1.ImageReview): unknown conversion"
+            ));
+        }
+        (version, kind) => {
+            return Err(format!(
+                "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+                quote(kind),
+                quote(version)
+            ));
+        }
+    }
+    let mistyped = |value: &Value, field: &str, ty: &str| {
+        let found = value.type_name();
+        format!("json: cannot unmarshal {found} into Go struct field {field} of type {ty}")
+    };
+    let status = match answer.get("status").filter(|status| !status.is_null()) {
+        None => return Ok(ImageReviewStatus::default()),
+        Some(Value::Object(status)) => status,
+        Some(other) => {
+            return Err(mistyped(other, "ImageReview.status", "v1alpha1.ImageReviewStatus"));
+        }
+    };
+    let text = |field: &str, value: &Value| match value {
+        Value::Null => Ok(String::new()),
+        Value::String(text) => Ok(text.to_string()),
+        other => Err(mistyped(other, &format!("ImageReviewStatus.status.{field}"), "string")),
+    };
+    let given = |field: &str| status.get(field).filter(|value| !value.is_null());
+    // Only `true` lets a pod through.
+    let allowed = match given("allowed") {
+        None => false,
+        Some(Value::Bool(allowed)) => *allowed,
+        Some(other) => return Err(mistyped(other, "ImageReviewStatus.status.allowed", "bool")),
+    };
+    let annotations = match given("auditAnnotations") {
+        None => Vec::new(),
+        Some(Value::Object(annotations)) => annotations
+            .iter()
+            .map(|(key, value)| Ok((key.to_string(), text("auditAnnotations", value)?)))
+            .collect::<Result<_, String>>()?,
+        Some(other) => {
+            let field = "ImageReviewStatus.status.auditAnnotations";
+            return Err(mistyped(other, field, "map[string]string"));
+        }
+    };
+    let reason = given("reason").map(|reason| text("reason", reason)).transpose()?;
+    Ok(ImageReviewStatus { allowed, reason: reason.unwrap_or_default(), annotations })
+}
+
+fn or<'a>(answer: &'a Value, field: &str, default: &'a str) -> &'a str {
+    Some(answer.str_at(&[field])).filter(|given| !given.is_empty()).unwrap_or(default)
 }
 
 fn headers() -> HeaderMap {
@@ -223,22 +320,23 @@ impl Plugin for ImagePolicyWebhook {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(pod) = object else { return Ok(()) };
-            let answer = match self.review(question(pod, attributes)).await {
-                Ok(answer) => answer,
+            let status = match self.review(Spec::new(pod, attributes)).await {
+                Ok(answer) => answer.status,
                 Err(_) if self.default_allow => {
                     attributes.annotate(format!("{AUDIT_PREFIX}failed-open"), "true");
                     return Ok(());
                 }
-                Err(why) => return Err(attributes.forbidden(object, why)),
+                Err(Failure::Forbidden(status)) => return Err(ApiError::Status(status)),
+                Err(Failure::Other(why)) => return Err(attributes.forbidden(object, why)),
             };
-            for (key, value) in &answer.annotations {
+            for (key, value) in &status.annotations {
                 attributes.annotate(format!("{AUDIT_PREFIX}{key}"), value.as_str());
             }
-            let why = match answer.reason.as_str() {
-                _ if answer.allowed => return Ok(()),
+            let why = match status.reason.as_str() {
+                _ if status.allowed => return Ok(()),
                 "" => "one or more images rejected by webhook backend".to_owned(),
                 reason => {
                     format!("image policy webhook backend denied one or more images: {reason}")
@@ -250,22 +348,47 @@ impl Plugin for ImagePolicyWebhook {
 }
 
 /// The spec of an `ImageReview`.
-fn question(pod: &Value, attributes: &Attributes<'_>) -> Value {
-    let lists: &[&str] = match attributes.subresource {
-        "" => &["containers", "initContainers"],
-        _ => &["ephemeralContainers"],
-    };
-    let containers = lists.iter().flat_map(|list| pod.items_at(&["spec", list]));
-    let containers: Vec<Value> =
-        containers.map(|container| value!({"image": (container.str_at(&["image"]))})).collect();
-    let annotations = pod.at(&["metadata", "annotations"]).and_then(Value::as_object);
-    let mut annotations = annotations.cloned().unwrap_or_default();
-    annotations.retain(|key, _| key.contains(".image-policy.k8s.io/"));
-    let mut spec = value!({"containers": (containers), "namespace": (attributes.namespace)});
-    if !annotations.is_empty() {
-        spec.set_at(&["annotations"], annotations);
+struct Spec {
+    containers: Vec<Value>,
+    annotations: Map,
+    namespace: Str,
+}
+
+impl Spec {
+    fn new(pod: &Value, attributes: &Attributes<'_>) -> Self {
+        let lists: &[&str] = match attributes.subresource {
+            "" => &["containers", "initContainers"],
+            _ => &["ephemeralContainers"],
+        };
+        let containers = lists.iter().flat_map(|list| pod.items_at(&["spec", list]));
+        let image = |container: &Value| value!({"image": (container.str_at(&["image"]))});
+        let annotations = pod.at(&["metadata", "annotations"]).and_then(Value::as_object);
+        let mut annotations = annotations.cloned().unwrap_or_default();
+        annotations.retain(|key, _| key.contains(".image-policy.k8s.io/"));
+        Self {
+            containers: containers.map(image).collect(),
+            annotations,
+            namespace: Str::new(attributes.namespace),
+        }
     }
-    spec
+
+    /// Compat: in the order in which kube-apiserver writes the fields.
+    fn to_json(&self) -> String {
+        let containers = ("containers", Value::Array(self.containers.clone()));
+        let annotations = ("annotations", Value::Object(self.annotations.clone()));
+        let namespace = ("namespace", Value::String(self.namespace.clone()));
+        if self.annotations.is_empty() {
+            return ordered_json(&[containers, namespace]);
+        }
+        ordered_json(&[containers, annotations, namespace])
+    }
+}
+
+/// Compat: client-go tells the server how long it waits.
+fn with_timeout(url: &Uri) -> Result<Uri, String> {
+    let separator = if url.query().is_some() { '&' } else { '?' };
+    let url = format!("{url}{separator}timeout={}s", ATTEMPT_TIMEOUT.as_secs());
+    url.parse().map_err(|_| format!("{url} is not a URL"))
 }
 
 #[cfg(test)]
@@ -309,7 +432,7 @@ mod tests {
                 counter.fetch_add(1, Ordering::Relaxed);
                 let body = String::from_utf8(body).unwrap();
                 let (code, answer) = if body.contains("\"error\"") {
-                    ("403 Forbidden", "{}")
+                    ("400 Bad Request", "{}")
                 } else if body.contains("\"bad\"") {
                     ("200 OK", r#"{"status": {"allowed": false, "reason": "no"}}"#)
                 } else if body.contains("\"silent\"") {

@@ -2,7 +2,7 @@
 
 use meta::{ApiError, Value};
 
-use crate::{Attributes, Cluster, Operation, Phases, Pinned, Plugin};
+use crate::{Attributes, BoxFuture, Cluster, Operation, Phases, Plugin};
 
 pub struct LimitPodHardAntiAffinityTopology;
 
@@ -30,7 +30,7 @@ impl Plugin for LimitPodHardAntiAffinityTopology {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         let path = [
             "spec",
             "affinity",

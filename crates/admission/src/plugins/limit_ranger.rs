@@ -7,7 +7,7 @@ use super::{
     aggregate,
     pod_resources::{self, ResourceList, list_of},
 };
-use crate::{Attributes, Cluster, Operation, Pinned, Plugin, resources};
+use crate::{Attributes, BoxFuture, Cluster, Operation, Plugin, resources};
 
 pub struct LimitRanger {
     /// The gate PodLevelResources.
@@ -39,7 +39,7 @@ impl Plugin for LimitRanger {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(pod) = object.filter(|_| attributes.gvr.resource == "pods") else {
                 return Ok(());
@@ -56,7 +56,7 @@ impl Plugin for LimitRanger {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(checked) = object else { return Ok(()) };
             for range in limit_ranges(attributes, cluster).await? {

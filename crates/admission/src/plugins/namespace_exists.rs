@@ -4,7 +4,7 @@
 use meta::{ApiError, GroupResource, Value};
 
 use crate::{
-    Attributes, Cluster, Freshness, Operation, Phases, Pinned, Plugin, is_namespace, resources,
+    Attributes, BoxFuture, Cluster, Freshness, Operation, Phases, Plugin, is_namespace, resources,
 };
 
 pub struct NamespaceExists;
@@ -31,7 +31,7 @@ impl Plugin for NamespaceExists {
         attributes: &'a Attributes<'a>,
         _object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let namespace = attributes.namespace;
             for freshness in [Freshness::Cached, Freshness::Linearizable] {
@@ -69,7 +69,7 @@ impl Plugin for NamespaceAutoProvision {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let (objects, namespace) = (&cluster.objects, attributes.namespace);
             let cached = Freshness::Cached;

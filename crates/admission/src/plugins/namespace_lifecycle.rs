@@ -13,8 +13,8 @@ use std::{
 use meta::{ApiError, Cause, GroupResource, Value};
 
 use crate::{
-    Attributes, Cluster, Freshness, Operation, Phases, Pinned, Plugin, is_namespace, namespace_of,
-    resources,
+    Attributes, BoxFuture, Cluster, Freshness, Operation, Phases, Plugin, is_namespace,
+    namespace_of, resources,
 };
 
 #[derive(Default)]
@@ -55,7 +55,7 @@ impl Plugin for NamespaceLifecycle {
         attributes: &'a Attributes<'a>,
         _object: Option<&'a mut Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             if attributes.operation == Operation::Delete {
                 refuse_delete_of_immortal(attributes)?;

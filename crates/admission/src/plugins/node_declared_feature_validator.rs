@@ -3,7 +3,7 @@
 use meta::{ApiError, Value, field::quote};
 
 use super::pod_resources::list_of;
-use crate::{Attributes, Cluster, Freshness, Operation, Phases, Pinned, Plugin, resources};
+use crate::{Attributes, BoxFuture, Cluster, Freshness, Operation, Phases, Plugin, resources};
 
 pub struct NodeDeclaredFeatureValidator {
     /// The gate NodeDeclaredFeatures.
@@ -32,7 +32,7 @@ impl Plugin for NodeDeclaredFeatureValidator {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let (Some(pod), Some(old)) = (object, attributes.old) else { return Ok(()) };
             let name = pod.str_at(&["spec", "nodeName"]);

@@ -10,7 +10,7 @@ use meta::{
 use x509_parser::x509::X509Name;
 
 use super::{aggregate, certificates::with_subject};
-use crate::{Attributes, Cluster, Freshness, Operation, Phases, Pinned, Plugin, resources};
+use crate::{Attributes, BoxFuture, Cluster, Freshness, Operation, Phases, Plugin, resources};
 
 pub struct NodeRestriction {
     /// Not with the gate AllowInsecureKubeletCertificateSigningRequests.
@@ -43,7 +43,7 @@ impl Plugin for NodeRestriction {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(node) = node_name(attributes.user) else { return Ok(()) };
             let object = object.map(|object| &*object);
@@ -156,8 +156,10 @@ impl Write<'_> {
     ) -> Result<Value, Refusal> {
         let namespace = if *resource == resources::NODES { "" } else { self.attributes.namespace };
         let found = self.get(resource, namespace, name).await?;
-        let missing = || ApiError::not_found(resource.group_resource(), name);
-        Ok(found.ok_or_else(missing)?)
+        // Compat: kube-apiserver looks it up with a lister, whose errors name the singular.
+        let singular = resource.resource.strip_suffix('s').unwrap_or(&resource.resource);
+        let singular = GroupResource::new(resource.group.as_str(), singular);
+        Ok(found.ok_or_else(|| ApiError::not_found(singular, name))?)
     }
 
     async fn get(

@@ -8,7 +8,7 @@ use meta::{
     field::quote,
 };
 
-use crate::{Attributes, Cluster, Operation, Phases, Pinned, Plugin};
+use crate::{Attributes, BoxFuture, Cluster, Operation, Phases, Plugin};
 
 pub struct OwnerReferencesPermissionEnforcement;
 
@@ -35,7 +35,7 @@ impl Plugin for OwnerReferencesPermissionEnforcement {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let (new, old) = (owners(object), owners(attributes.old));
             if new == old {

@@ -3,7 +3,7 @@
 use meta::{ApiError, Value, quantity::Quantity};
 
 use super::default_storage_class::class_of;
-use crate::{Attributes, Cluster, Freshness, Operation, Phases, Pinned, Plugin, resources};
+use crate::{Attributes, BoxFuture, Cluster, Freshness, Operation, Phases, Plugin, resources};
 
 pub struct PersistentVolumeClaimResize;
 
@@ -29,7 +29,7 @@ impl Plugin for PersistentVolumeClaimResize {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let (Some(claim), Some(old)) = (object, attributes.old) else { return Ok(()) };
             if size(claim) <= size(old) {

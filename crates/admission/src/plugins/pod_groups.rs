@@ -4,7 +4,7 @@
 use meta::{ApiError, Value};
 
 use crate::{
-    Attributes, Cluster, Freshness, Operation, Phases, Pinned, Plugin,
+    Attributes, BoxFuture, Cluster, Freshness, Operation, Phases, Plugin,
     resources::{POD_GROUPS, WORKLOADS},
 };
 
@@ -41,7 +41,7 @@ impl Plugin for PodGroupProtection {
         _attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         if let Some(group) = object {
             super::add_finalizer(group, FINALIZER);
         }
@@ -76,7 +76,7 @@ impl Plugin for PodGroupWorkloadExists {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let reference = ["spec", "podGroupTemplateRef", "workload"];
             let Some(reference) = object.and_then(|group| group.at(&reference)) else {
@@ -142,7 +142,7 @@ impl Plugin for JobValidation {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let (Some(job), Some(old)) = (object, attributes.old) else { return Ok(()) };
             let parallelism = ["spec", "parallelism"];

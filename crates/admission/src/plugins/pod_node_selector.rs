@@ -10,8 +10,8 @@ use meta::{
 };
 
 use crate::{
-    Attributes, Cluster, Freshness, Operation, Pinned, Plugin, configuration::PluginConfiguration,
-    resources,
+    Attributes, BoxFuture, Cluster, Freshness, Operation, Plugin,
+    configuration::PluginConfiguration, resources,
 };
 
 pub struct PodNodeSelector {
@@ -109,7 +109,7 @@ impl Plugin for PodNodeSelector {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(pod) = object else { return Ok(()) };
             let wanted = self.of_namespace(attributes.namespace, cluster).await?;
@@ -131,7 +131,7 @@ impl Plugin for PodNodeSelector {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(pod) = object else { return Ok(()) };
             let wanted = self.of_namespace(attributes.namespace, cluster).await?;

@@ -3,7 +3,7 @@
 use meta::{ApiError, Cause, Value, field::quote, quantity::Quantity};
 
 use super::pod_resources::{add, list_of, of_pod};
-use crate::{Attributes, Cluster, Freshness, Operation, Phases, Pinned, Plugin, resources};
+use crate::{Attributes, BoxFuture, Cluster, Freshness, Operation, Phases, Plugin, resources};
 
 pub struct PodResizeValidator;
 
@@ -29,7 +29,7 @@ impl Plugin for PodResizeValidator {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let (Some(pod), Some(old)) = (object, attributes.old) else { return Ok(()) };
             let name = pod.str_at(&["spec", "nodeName"]);

@@ -21,7 +21,7 @@ use self::{
     standards::{details, evaluate, reasons},
 };
 use crate::{
-    Attributes, Cluster, Freshness, Operation, Phases, Pinned, Plugin,
+    Attributes, BoxFuture, Cluster, Freshness, Operation, Phases, Plugin,
     configuration::PluginConfiguration, is_namespace, resources,
 };
 
@@ -71,7 +71,7 @@ impl Plugin for PodSecurity {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(object) = object else { return Ok(()) };
             if is_namespace(attributes.gvr) {
@@ -119,8 +119,20 @@ impl PodSecurity {
             let (kind, name) = (attributes.gvk.group_kind(), attributes.name.to_owned());
             Err(ApiError::Invalid { kind, name, errors: Box::new(errors) })
         };
+        let warn_if_exempt = || {
+            let is_exempt = self.configuration.exempt_namespaces.contains(attributes.name);
+            if let Some(text) = is_exempt.then(|| self.exempt_warning(namespace, &policy)).flatten()
+            {
+                attributes.warn(text);
+            }
+            is_exempt
+        };
         let Some(old) = attributes.old else {
-            return if errors.is_empty() { Ok(()) } else { invalid(errors) };
+            if !errors.is_empty() {
+                return invalid(errors);
+            }
+            warn_if_exempt();
+            return Ok(());
         };
         let (old_policy, old_errors) = Policy::of_namespace(old, defaults);
         // What was wrong before may stay.
@@ -132,10 +144,7 @@ impl PodSecurity {
         {
             return Ok(());
         }
-        if self.configuration.exempt_namespaces.contains(attributes.name) {
-            if let Some(text) = self.exempt_warning(namespace, &policy) {
-                attributes.warn(text);
-            }
+        if warn_if_exempt() {
             return Ok(());
         }
         for text in self.check_pods(attributes.name, new, cluster).await {

@@ -5,8 +5,8 @@ use meta::{ApiError, GroupResource, Value, value};
 
 use super::{pod_resources::list_of, tolerations};
 use crate::{
-    Attributes, Cluster, Freshness, Operation, Pinned, Plugin, configuration::PluginConfiguration,
-    resources,
+    Attributes, BoxFuture, Cluster, Freshness, Operation, Plugin,
+    configuration::PluginConfiguration, resources,
 };
 
 #[derive(Default)]
@@ -97,7 +97,7 @@ impl Plugin for PodTolerationRestriction {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(pod) = object else { return Ok(()) };
             let mut extra = Vec::new();
@@ -125,7 +125,7 @@ impl Plugin for PodTolerationRestriction {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             match object {
                 Some(pod) => self.check_allowed(pod, attributes, cluster).await,

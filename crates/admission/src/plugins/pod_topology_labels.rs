@@ -2,7 +2,7 @@
 
 use meta::{ApiError, Value};
 
-use crate::{Attributes, Cluster, Freshness, Operation, Phases, Pinned, Plugin, resources};
+use crate::{Attributes, BoxFuture, Cluster, Freshness, Operation, Phases, Plugin, resources};
 
 pub struct PodTopologyLabels {
     /// The gate PodTopologyLabelsAdmission.
@@ -33,7 +33,7 @@ impl Plugin for PodTopologyLabels {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(object) = object else { return Ok(()) };
             let node = if attributes.subresource.is_empty() {

@@ -2,7 +2,7 @@
 
 use meta::{ApiError, Value, selector::LabelSelector};
 
-use crate::{Attributes, Cluster, Freshness, Operation, Pinned, Plugin, resources};
+use crate::{Attributes, BoxFuture, Cluster, Freshness, Operation, Plugin, resources};
 
 pub struct Priority;
 
@@ -26,7 +26,7 @@ impl Plugin for Priority {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             match (object, attributes.old) {
                 (Some(pod), None) if attributes.is_pod() => {
@@ -46,7 +46,7 @@ impl Plugin for Priority {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let class =
                 object.filter(|class| !attributes.is_pod() && class.bool_at(&["globalDefault"]));

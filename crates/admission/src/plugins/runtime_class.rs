@@ -3,7 +3,7 @@
 use meta::{ApiError, Value, field::quote, quantity::Quantity};
 
 use super::tolerations;
-use crate::{Attributes, Cluster, Freshness, Operation, Pinned, Plugin, resources};
+use crate::{Attributes, BoxFuture, Cluster, Freshness, Operation, Plugin, resources};
 
 pub struct RuntimeClass;
 
@@ -25,7 +25,7 @@ impl Plugin for RuntimeClass {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(pod) = object else { return Ok(()) };
             let Some(class) = class_of(pod, attributes, cluster).await? else { return Ok(()) };
@@ -39,7 +39,7 @@ impl Plugin for RuntimeClass {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(pod) = object else { return Ok(()) };
             let class = class_of(pod, attributes, cluster).await?;

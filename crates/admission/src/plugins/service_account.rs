@@ -6,7 +6,7 @@ use std::time::Duration;
 use auth::authz::node::references::names_secrets;
 use meta::{ApiError, GroupResource, Value, value};
 
-use crate::{Attributes, Cluster, Freshness, Operation, Pinned, Plugin, resources};
+use crate::{Attributes, BoxFuture, Cluster, Freshness, Operation, Plugin, resources};
 
 pub struct ServiceAccount;
 
@@ -42,7 +42,7 @@ impl Plugin for ServiceAccount {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(pod) = object.filter(|_| is_new_pod(attributes)) else { return Ok(()) };
             // Their spec is the kubelet's.
@@ -74,7 +74,7 @@ impl Plugin for ServiceAccount {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(pod) = object else { return Ok(()) };
             let ephemeral = is_pod(attributes)

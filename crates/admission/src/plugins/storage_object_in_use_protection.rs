@@ -3,7 +3,7 @@
 
 use meta::{ApiError, Value};
 
-use crate::{Attributes, Cluster, Operation, Phases, Pinned, Plugin};
+use crate::{Attributes, BoxFuture, Cluster, Operation, Phases, Plugin};
 
 pub struct StorageObjectInUseProtection;
 
@@ -29,7 +29,7 @@ impl Plugin for StorageObjectInUseProtection {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         if let (Some(object), Some(finalizer)) = (object, finalizer(attributes)) {
             super::add_finalizer(object, finalizer);
         }

@@ -3,7 +3,7 @@
 
 use meta::{ApiError, Value, value};
 
-use crate::{Attributes, Cluster, Operation, Phases, Pinned, Plugin};
+use crate::{Attributes, BoxFuture, Cluster, Operation, Phases, Plugin};
 
 pub struct TaintNodesByCondition;
 
@@ -31,7 +31,7 @@ impl Plugin for TaintNodesByCondition {
         _attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         if let Some(node) = object {
             taint(node);
         }

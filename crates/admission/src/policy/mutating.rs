@@ -8,18 +8,18 @@ use meta::{ApiError, Cause, Map, Str, Value, json};
 use patch::{PatchError, json_patch::JsonPatch};
 
 use super::{
-    PolicyCommon, binding_matches, forbidden,
+    PolicyCommon, binding_matches, find_namespace_object, forbidden,
     metrics::error_type,
-    namespace_of_object,
+    namespace_object,
     params::{self, ParamsError},
     plain,
-    set::{Binding, BoundPolicy, Policy, PolicySet},
+    set::{Binding, BoundPolicy, Compiled, Policy, PolicySet},
 };
 use crate::{
-    Attributes, Cluster, DynamicChange, Operation, Phases, Pinned, Plugin,
+    Attributes, BoxFuture, Cluster, DynamicChange, Operation, Phases, Plugin,
     changed_object::ChangedObject,
     expressions::{AuthorizerValues, Composition, Expression, Inputs, OutOfBudget, request_value},
-    matching::{MatchContext, MatchedResource, is_exempt},
+    matching::{MatchContext, MatchedResource, Visibility},
     versioned::VersionedObject,
 };
 
@@ -39,6 +39,10 @@ impl MutatingPolicies {
     pub(crate) fn apply_bindings(&self, changes: Vec<DynamicChange>) {
         self.0.apply_bindings(changes);
     }
+
+    pub(crate) fn replace_from_files(&self, policies: &[(Str, Value)], bindings: &[(Str, Value)]) {
+        self.0.replace_from_files(policies, bindings);
+    }
 }
 
 struct MutatingPolicy {
@@ -47,6 +51,7 @@ struct MutatingPolicy {
     /// `reinvocationPolicy: IfNeeded`.
     reinvoked_if_needed: bool,
     uses_authorizer: bool,
+    uses_namespace: bool,
 }
 
 struct Mutation {
@@ -76,7 +81,9 @@ impl Policy for MutatingPolicy {
         let uses_authorizer = common.uses_authorizer()
             || mutations.iter().any(|own| own.expression.uses_authorizer());
         let reinvoked_if_needed = policy.str_at(&["spec", "reinvocationPolicy"]) == "IfNeeded";
-        Self { common, mutations, reinvoked_if_needed, uses_authorizer }
+        let uses_namespace = common.uses_namespace()
+            || mutations.iter().any(|own| own.expression.uses("namespaceObject"));
+        Self { common, mutations, reinvoked_if_needed, uses_authorizer, uses_namespace }
     }
 
     fn common(&self) -> &PolicyCommon {
@@ -102,18 +109,20 @@ impl Plugin for MutatingAdmissionPolicy {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         let dynamic = &cluster.dynamic_admission;
         let policies = &dynamic.mutating_policies.0;
         let resource = &attributes.gvr.resource;
-        let idle = dynamic.are_synced() && policies.candidates(resource).is_none();
-        if idle || is_exempt(attributes.gvk) {
+        let visibility = Visibility::to_policies(attributes.gvr);
+        let is_complete = visibility != Visibility::All || dynamic.are_synced();
+        if is_complete && policies.are_idle(resource, visibility) {
             return Box::pin(std::future::ready(Ok(())));
         }
         Box::pin(async move {
-            dynamic.wait_until_synced(attributes).await?;
-            let candidates = policies.candidates(resource).map(|own| own.of_resource(resource));
-            dispatch(candidates.unwrap_or_default(), attributes, object, cluster).await
+            if !is_complete {
+                dynamic.wait_until_synced(attributes).await?;
+            }
+            dispatch(&policies.current(), visibility, attributes, object, cluster).await
         })
     }
 }
@@ -176,7 +185,8 @@ impl PolicyError {
 }
 
 async fn dispatch(
-    candidates: Vec<Arc<BoundPolicy<MutatingPolicy>>>,
+    policies: &Compiled<MutatingPolicy>,
+    visibility: Visibility,
     attributes: &Attributes<'_>,
     object: Option<&mut Value>,
     cluster: &Cluster,
@@ -184,7 +194,7 @@ async fn dispatch(
     let mut cx = MatchContext::new(attributes, cluster);
     let mut errors: Vec<PolicyError> = Vec::new();
     // Compat: what matches is decided before the first policy changes the object.
-    let invocations = collect(&candidates, &mut cx, object.as_deref(), &mut errors).await;
+    let invocations = collect(policies, visibility, &mut cx, object.as_deref(), &mut errors).await;
     if !invocations.is_empty() {
         mutate(&invocations, &mut cx, object, &mut errors).await?;
     }
@@ -202,13 +212,15 @@ async fn dispatch(
 }
 
 async fn collect(
-    candidates: &[Arc<BoundPolicy<MutatingPolicy>>],
+    policies: &Compiled<MutatingPolicy>,
+    visibility: Visibility,
     cx: &mut MatchContext<'_>,
     object: Option<&Value>,
     errors: &mut Vec<PolicyError>,
 ) -> Vec<Invocation> {
     let mut invocations = Vec::new();
-    for bound in candidates {
+    for place in policies.candidates(&cx.attributes.gvr.resource, visibility) {
+        let bound = policies.at(*place);
         let common = &bound.policy.common;
         let mut misconfigured = |why: String, binding: Option<&Binding>| {
             if !common.fails_open {
@@ -285,7 +297,8 @@ async fn mutate(
             }
         });
     }
-    let namespace = namespace_of_object(cx).await?;
+    let mut is_used = invocations.iter().map(|own| own.bound.policy.uses_namespace);
+    find_namespace_object(cx, is_used.any(|used| used)).await?;
     let mut changed = ChangedObject::new(attributes, cluster, object);
     for invocation in invocations {
         let policy = &*invocation.bound.policy;
@@ -298,7 +311,7 @@ async fn mutate(
             object: before.object.as_ref().map(|object| &object.value),
             old: before.old.as_ref().map(|old| &old.value),
             request: &request,
-            namespace: namespace.as_ref(),
+            namespace: namespace_object(cx),
             params: invocation.params.as_ref(),
         };
         let mut refused = |message: String| {
@@ -363,8 +376,11 @@ async fn mutate(
         });
     }
     changed.finish().await?;
-    let output = changed.current().cloned();
-    state(&mut |state| state.last_output.clone_from(&output));
+    // Whether the object changes after this decides whether they are applied again.
+    if !second_run {
+        let output = changed.finished().cloned();
+        state(&mut |state| state.last_output.clone_from(&output));
+    }
     Ok(())
 }
 
@@ -470,9 +486,7 @@ fn apply(
             match patched {
                 Ok(patched) => patched,
                 // A `test` that fails makes the patch one that changes nothing.
-                Err(PatchError::DoesNotApply(why)) if is_failed_test(&why) => {
-                    return Ok(current.clone());
-                }
+                Err(PatchError::TestFailed(_)) => return Ok(current.clone()),
                 Err(error) => return Err(Failure::Refused(format!("JSON Patch: {error}"))),
             }
         }
@@ -488,10 +502,6 @@ fn apply(
     let object = cluster.objects.decode_changed(gvr, gvk, json.as_bytes(), strict);
     let object = object.map_err(Failure::Internal)?;
     VersionedObject::new(cluster, resource, &object).map_err(Failure::Internal)
-}
-
-fn is_failed_test(why: &str) -> bool {
-    why.starts_with("testing value ") || why.contains("test failed")
 }
 
 /// A policy may change the object, not which object it is: that decides under which key it is stored.

@@ -1,17 +1,17 @@
 //! The policies and bindings of one kind, compiled once for each change and swapped as a whole.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, PoisonError},
 };
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::ArcSwap;
 use meta::{Str, Value};
 
 use super::{PolicyCommon, params::ParamRef};
 use crate::{
     DynamicChange,
-    matching::{Criteria, ResourceIndex, texts},
+    matching::{Criteria, ResourceIndex, Visibility, texts},
 };
 
 /// A compiled policy.
@@ -26,12 +26,15 @@ pub(super) struct PolicySet<P> {
     next: Mutex<Parts<P>>,
 }
 
+/// By name.
 struct Parts<P> {
     policies: BTreeMap<Str, Arc<P>>,
     bindings: BTreeMap<Str, Arc<Binding>>,
+    from_files: Vec<Arc<BoundPolicy<P>>>,
 }
 
-/// Policies with their bindings, both by name. A policy without a binding has no effect.
+/// Policies with their bindings, both by name; those from files come first. A policy without a binding
+/// has no effect.
 pub(super) struct Compiled<P> {
     bound: Vec<Arc<BoundPolicy<P>>>,
     index: ResourceIndex,
@@ -69,7 +72,8 @@ impl Binding {
 impl<P> Default for PolicySet<P> {
     fn default() -> Self {
         let compiled = Compiled { bound: Vec::new(), index: ResourceIndex::default() };
-        let parts = Parts { policies: BTreeMap::new(), bindings: BTreeMap::new() };
+        let parts =
+            Parts { policies: BTreeMap::new(), bindings: BTreeMap::new(), from_files: Vec::new() };
         Self { current: ArcSwap::from_pointee(compiled), next: Mutex::new(parts) }
     }
 }
@@ -103,35 +107,64 @@ impl<P: Policy> PolicySet<P> {
         });
     }
 
+    /// Replaces those from files. Policies are sorted by name.
+    pub(super) fn replace_from_files(&self, policies: &[(Str, Value)], bindings: &[(Str, Value)]) {
+        let read =
+            |(name, binding): &(Str, Value)| (name.clone(), Arc::new(Binding::read(name, binding)));
+        let bindings: BTreeMap<Str, Arc<Binding>> = bindings.iter().map(read).collect();
+        let read = |(name, policy): &(Str, Value)| (name.clone(), Arc::new(P::read(name, policy)));
+        let policies: Vec<(Str, Arc<P>)> = policies.iter().map(read).collect();
+        let from_files = bind(policies.iter().map(|(name, policy)| (name, policy)), &bindings);
+        self.change(|parts| parts.from_files = from_files);
+    }
+
     fn change(&self, change: impl FnOnce(&mut Parts<P>)) {
         let mut parts = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut parts);
-        let mut bound = Vec::new();
-        for (name, policy) in &parts.policies {
-            let of_policy = parts.bindings.values().filter(|binding| binding.policy == *name);
-            let bindings: Vec<Arc<Binding>> = of_policy.cloned().collect();
-            if !bindings.is_empty() {
-                bound.push(Arc::new(BoundPolicy { policy: policy.clone(), bindings }));
-            }
-        }
+        let mut bound = parts.from_files.clone();
+        bound.extend(bind(parts.policies.iter(), &parts.bindings));
         let index = {
             let unmatched = Criteria::of_policy(&Value::Null);
             let criteria = bound.iter().map(|own| own.policy.common().criteria.as_ref());
-            ResourceIndex::new(criteria.map(|own| own.unwrap_or(&unmatched)))
+            let criteria = criteria.map(|own| own.unwrap_or(&unmatched));
+            ResourceIndex::new(criteria, parts.from_files.len())
         };
         self.current.store(Arc::new(Compiled { bound, index }));
     }
 
-    /// None: no policy can concern the resource.
-    pub(super) fn candidates(&self, resource: &str) -> Option<Guard<Arc<Compiled<P>>>> {
-        let compiled = self.current.load();
-        (!compiled.index.candidates(resource).is_empty()).then_some(compiled)
+    /// Whether no policy can concern a resource: all that most requests ask.
+    pub(super) fn are_idle(&self, resource: &str, visibility: Visibility) -> bool {
+        self.current.load().index.candidates(resource, visibility).is_empty()
+    }
+
+    pub(super) fn current(&self) -> Arc<Compiled<P>> {
+        self.current.load_full()
     }
 }
 
+/// The policies that have a binding, in their order.
+fn bind<'p, P: 'p>(
+    policies: impl Iterator<Item = (&'p Str, &'p Arc<P>)>,
+    bindings: &BTreeMap<Str, Arc<Binding>>,
+) -> Vec<Arc<BoundPolicy<P>>> {
+    let mut of_policy: HashMap<&Str, Vec<Arc<Binding>>> = HashMap::new();
+    for binding in bindings.values() {
+        of_policy.entry(&binding.policy).or_default().push(binding.clone());
+    }
+    let bound = policies.filter_map(|(name, policy)| {
+        let bindings = of_policy.remove(name)?;
+        Some(Arc::new(BoundPolicy { policy: policy.clone(), bindings }))
+    });
+    bound.collect()
+}
+
 impl<P> Compiled<P> {
-    /// Those that can concern a resource, in their order.
-    pub(super) fn of_resource(&self, resource: &str) -> Vec<Arc<BoundPolicy<P>>> {
-        self.index.candidates(resource).iter().map(|at| self.bound[*at].clone()).collect()
+    /// The places of those that can concern a resource, in their order.
+    pub(super) fn candidates(&self, resource: &str, visibility: Visibility) -> &[usize] {
+        self.index.candidates(resource, visibility)
+    }
+
+    pub(super) fn at(&self, place: usize) -> &Arc<BoundPolicy<P>> {
+        &self.bound[place]
     }
 }

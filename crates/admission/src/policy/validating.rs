@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -10,17 +9,17 @@ use cel::{Bound, PER_OBJECT_BUDGET, Type, Val};
 use meta::{ApiError, Cause, Str, Value};
 
 use super::{
-    PolicyCommon, binding_matches, forbidden,
+    PolicyCommon, binding_matches, find_namespace_object, forbidden,
     metrics::error_type,
-    namespace_of_object,
+    namespace_object,
     params::{self, ParamsError},
     plain,
-    set::{Binding, BoundPolicy, Policy, PolicySet},
+    set::{Binding, Compiled, Policy, PolicySet},
 };
 use crate::{
-    Attributes, Cluster, DynamicChange, Operation, Phases, Pinned, Plugin,
+    Attributes, BoxFuture, Cluster, DynamicChange, Operation, Phases, Plugin,
     expressions::{AuthorizerValues, Composition, Expression, Inputs, OutOfBudget, request_value},
-    matching::{MatchContext, MatchedResource, is_exempt},
+    matching::{MatchContext, MatchedResource, Visibility},
     ordered_json,
     versioned::VersionedObjects,
 };
@@ -39,6 +38,10 @@ impl ValidatingPolicies {
     pub(crate) fn apply_bindings(&self, changes: Vec<DynamicChange>) {
         self.0.apply_bindings(changes);
     }
+
+    pub(crate) fn replace_from_files(&self, policies: &[(Str, Value)], bindings: &[(Str, Value)]) {
+        self.0.replace_from_files(policies, bindings);
+    }
 }
 
 struct ValidatingPolicy {
@@ -46,6 +49,7 @@ struct ValidatingPolicy {
     validations: Vec<Validation>,
     annotations: Vec<(Str, Expression)>,
     uses_authorizer: bool,
+    uses_namespace: bool,
 }
 
 struct Validation {
@@ -83,10 +87,16 @@ impl Policy for ValidatingPolicy {
             let expression = Expression::compile(&env, text, &[Type::String, Type::Null]);
             (Str::new(annotation.str_at(&["key"])), expression)
         });
-        let annotations = annotations.collect();
+        let annotations: Vec<(Str, Expression)> = annotations.collect();
         let uses_authorizer = common.uses_authorizer()
             || validations.iter().any(|own| own.expression.uses_authorizer());
-        Self { common, validations, annotations, uses_authorizer }
+        let messages = validations.iter().filter_map(|own| own.message_expression.as_ref());
+        let uses_namespace = common.uses_namespace()
+            || (validations.iter().map(|own| &own.expression))
+                .chain(messages)
+                .chain(annotations.iter().map(|(_, expression)| expression))
+                .any(|expression| expression.uses("namespaceObject"));
+        Self { common, validations, annotations, uses_authorizer, uses_namespace }
     }
 
     fn common(&self) -> &PolicyCommon {
@@ -112,18 +122,20 @@ impl Plugin for ValidatingAdmissionPolicy {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         let dynamic = &cluster.dynamic_admission;
         let policies = &dynamic.validating_policies.0;
         let resource = &attributes.gvr.resource;
-        let idle = dynamic.are_synced() && policies.candidates(resource).is_none();
-        if idle || is_exempt(attributes.gvk) {
+        let visibility = Visibility::to_policies(attributes.gvr);
+        let is_complete = visibility != Visibility::All || dynamic.are_synced();
+        if is_complete && policies.are_idle(resource, visibility) {
             return Box::pin(std::future::ready(Ok(())));
         }
         Box::pin(async move {
-            dynamic.wait_until_synced(attributes).await?;
-            let candidates = policies.candidates(resource).map(|own| own.of_resource(resource));
-            dispatch(candidates.unwrap_or_default(), attributes, object, cluster).await
+            if !is_complete {
+                dynamic.wait_until_synced(attributes).await?;
+            }
+            dispatch(&policies.current(), visibility, attributes, object, cluster).await
         })
     }
 }
@@ -138,7 +150,8 @@ struct Denial {
 }
 
 async fn dispatch(
-    candidates: Vec<Arc<BoundPolicy<ValidatingPolicy>>>,
+    policies: &Compiled<ValidatingPolicy>,
+    visibility: Visibility,
     attributes: &Attributes<'_>,
     object: Option<&Value>,
     cluster: &Cluster,
@@ -146,7 +159,8 @@ async fn dispatch(
     let mut cx = MatchContext::new(attributes, cluster);
     let mut versions: HashMap<MatchedResource, (VersionedObjects, Value)> = HashMap::new();
     let mut denials: Vec<Denial> = Vec::new();
-    for bound in &candidates {
+    for place in policies.candidates(&attributes.gvr.resource, visibility) {
+        let bound = policies.at(*place);
         let policy = &*bound.policy;
         let common = &policy.common;
         // What keeps a policy from being evaluated refuses the request, unless it fails open.
@@ -218,7 +232,7 @@ async fn dispatch(
                     }
                 }
             }
-            let namespace = namespace_of_object(&mut cx).await?;
+            find_namespace_object(&mut cx, policy.uses_namespace).await?;
             let (objects, request) = &versions[&matched];
             for params in &params {
                 let inputs = Inputs {
@@ -226,7 +240,7 @@ async fn dispatch(
                     object: objects.object.as_ref().map(|object| &object.value),
                     old: objects.old.as_ref().map(|old| &old.value),
                     request,
-                    namespace: namespace.as_ref(),
+                    namespace: namespace_object(&cx),
                     params: params.as_ref(),
                 };
                 let outcome = evaluate(policy, &cx, &inputs).await;
@@ -347,6 +361,9 @@ fn explain(
     decisions: &mut [Decision],
     mut budget: u64,
 ) {
+    if !decisions.iter().any(|own| matches!(own.outcome, DecisionOutcome::Deny { .. })) {
+        return;
+    }
     let composition = Composition::new(&policy.common.variables);
     let values = inputs.values(None, Bound::Lazy(&composition));
     // Variables may name an authorizer, the messages themselves may not.

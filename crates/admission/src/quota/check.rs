@@ -193,17 +193,20 @@ impl Demand {
             let mut scopes = quotas.iter().flat_map(|quota| &quota.scopes);
             scopes.any(|scope| scope.name == *name && is_in(scope))
         };
-        let mut scopes = limited.iter().flat_map(|limited| &limited.match_scopes);
-        match scopes.find(|scope| is_in(scope) && !covered(&scope.name)) {
-            None => Ok(()),
-            Some(Scope { name, operator, values }) => {
+        let scopes = limited.iter().flat_map(|limited| &limited.match_scopes);
+        let uncovered = scopes.filter(|scope| is_in(scope) && !covered(&scope.name));
+        let uncovered: Vec<String> = uncovered
+            .map(|Scope { name, operator, values }| {
                 let values: Vec<&str> = values.iter().map(Str::as_str).collect();
-                let values = values.join(" ");
-                Err(ApiError::internal(format!(
-                    "insufficient quota to match these scopes: [{{{name} {operator} [{values}]}}]"
-                )))
-            }
+                format!("{{{name} {operator} [{}]}}", values.join(" "))
+            })
+            .collect();
+        if uncovered.is_empty() {
+            return Ok(());
         }
+        // Compat: a 500 without a reason, not a 403.
+        let uncovered = uncovered.join(" ");
+        Err(ApiError::Storage(format!("insufficient quota to match these scopes: [{uncovered}]")))
     }
 
     fn check_fits(&self, quota: &Quota, raise: &ResourceList) -> Result<(), ApiError> {

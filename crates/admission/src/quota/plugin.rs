@@ -22,7 +22,7 @@ use super::{
     pending::{Charge, PendingCharges},
 };
 use crate::{
-    Attributes, Cluster, Operation, Phases, Pinned, Plugin, configuration::PluginConfiguration,
+    Attributes, BoxFuture, Cluster, Operation, Phases, Plugin, configuration::PluginConfiguration,
     is_namespace,
 };
 
@@ -32,10 +32,10 @@ pub trait QuotaAccessor: Send + Sync + 'static {
     fn has_quotas(&self, namespace: &str) -> bool;
 
     /// The quotas of a namespace, at least as new as the moment of the call.
-    fn quotas<'a>(&'a self, namespace: &'a str) -> Pinned<'a, Result<Vec<Value>, ApiError>>;
+    fn quotas<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<Vec<Value>, ApiError>>;
 
     /// Replaces the status; a conflict if the quota has changed since it was read.
-    fn update_status<'a>(&'a self, quota: &'a Value) -> Pinned<'a, Result<(), ApiError>>;
+    fn update_status<'a>(&'a self, quota: &'a Value) -> BoxFuture<'a, Result<(), ApiError>>;
 
     /// Where charges are noted until their objects are stored.
     fn pending(&self) -> &Arc<PendingCharges>;
@@ -128,7 +128,7 @@ impl Plugin for ResourceQuota {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(object) = object else { return Ok(()) };
             let resource = attributes.gvr.group_resource();

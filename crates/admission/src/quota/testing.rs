@@ -8,7 +8,7 @@ use std::sync::{
 use meta::{ApiError, GroupResource, Value};
 
 use super::{PendingCharges, QuotaAccessor};
-use crate::Pinned;
+use crate::BoxFuture;
 
 /// A cluster without quotas.
 #[derive(Default)]
@@ -19,11 +19,11 @@ impl QuotaAccessor for NoQuotas {
         false
     }
 
-    fn quotas<'a>(&'a self, _namespace: &'a str) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
+    fn quotas<'a>(&'a self, _namespace: &'a str) -> BoxFuture<'a, Result<Vec<Value>, ApiError>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    fn update_status<'a>(&'a self, _quota: &'a Value) -> Pinned<'a, Result<(), ApiError>> {
+    fn update_status<'a>(&'a self, _quota: &'a Value) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -47,14 +47,14 @@ impl QuotaAccessor for MemoryQuotas {
         !self.quotas.lock().unwrap().is_empty()
     }
 
-    fn quotas<'a>(&'a self, _namespace: &'a str) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
+    fn quotas<'a>(&'a self, _namespace: &'a str) -> BoxFuture<'a, Result<Vec<Value>, ApiError>> {
         Box::pin(async {
             tokio::task::yield_now().await;
             Ok(self.quotas.lock().unwrap().clone())
         })
     }
 
-    fn update_status<'a>(&'a self, quota: &'a Value) -> Pinned<'a, Result<(), ApiError>> {
+    fn update_status<'a>(&'a self, quota: &'a Value) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             tokio::task::yield_now().await;
             let name = quota.str_at(&["metadata", "name"]);

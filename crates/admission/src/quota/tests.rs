@@ -140,7 +140,7 @@ fn what_the_configuration_limits_needs_a_quota() {
         (
             vec![quota(plain)],
             "{cpu: 1, special: 'yes'}",
-            "Internal error occurred: insufficient quota to match these scopes: [{Special Exists []}]",
+            "insufficient quota to match these scopes: [{Special Exists []}]",
         ),
         (vec![quota(scoped)], "{cpu: 1, special: 'yes'}", ""),
     ];

@@ -8,9 +8,9 @@ use std::{
 
 use bytes::Bytes;
 use client::{
-    Call, Client, ClusterIp, Config, ConfigError, Dial, Error, HostPort, LookupError,
-    ServiceLookup, ServiceResolver as _, Tls, Trust, clean_path, generic_message, go_text,
-    successful_body, url_error,
+    Call, CertificateMetrics, Client, ClusterIp, Config, ConfigError, Dial, Error, HostPort,
+    LookupError, ServiceLookup, ServiceResolver as _, Tls, Trust, WebhookDials, clean_path,
+    generic_message, go_text, successful_body, url_error,
 };
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use meta::{Str, Value, selector::LabelSelector};
@@ -32,8 +32,7 @@ const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub(crate) struct Clients {
     by_key: Mutex<HashMap<ClientKey, Weak<SharedClient>>>,
     auth_infos: AuthInfos,
-    /// How Services are dialed, where an egress proxy leads to the cluster. None: directly.
-    service_dial: Option<Arc<dyn Dial>>,
+    dials: WebhookDials,
 }
 
 /// Err: the bundle or the credentials cannot be used; each call says so.
@@ -48,8 +47,8 @@ struct ClientKey {
 }
 
 impl Clients {
-    pub(crate) fn new(auth_infos: AuthInfos, service_dial: Option<Arc<dyn Dial>>) -> Self {
-        Self { by_key: Mutex::default(), auth_infos, service_dial }
+    pub(crate) fn new(auth_infos: AuthInfos, dials: WebhookDials) -> Self {
+        Self { by_key: Mutex::default(), auth_infos, dials }
     }
 
     fn get(&self, ca_bundle: &str, authority: &str, is_service: bool) -> Arc<SharedClient> {
@@ -64,7 +63,7 @@ impl Clients {
             return client;
         }
         by_key.retain(|_, client| client.strong_count() > 0);
-        let dial = self.service_dial.clone().filter(|_| is_service);
+        let dial = self.dials.of(is_service);
         let client = Arc::new(new_client(ca_bundle, auth_info.map(|(_, info)| info), dial));
         by_key.insert(key, Arc::downgrade(&client));
         client
@@ -78,7 +77,9 @@ fn new_client(
 ) -> SharedClient {
     let pem = codec::base64::decode(ca_bundle).map_err(|error| error.to_string())?;
     let trust = if pem.trim_ascii().is_empty() { Trust::System } else { Trust::Bundle(pem) };
-    let mut config = Config { tls: Tls { trust, ..Tls::default() }, ..Config::default() };
+    let certificate_metrics = CertificateMetrics::Webhooks;
+    let tls = Tls { trust, certificate_metrics, ..Tls::default() };
+    let mut config = Config { tls, ..Config::default() };
     if let Some(dial) = dial {
         config.dial = dial;
     }
@@ -235,7 +236,7 @@ impl ServiceLookup for ObjectLookup<'_> {
         &'a self,
         namespace: &'a str,
         name: &'a str,
-    ) -> client::Pinned<'a, Result<Option<Value>, LookupError>> {
+    ) -> client::BoxFuture<'a, Result<Option<Value>, LookupError>> {
         Box::pin(async move {
             let found = self.0.get(&resources::SERVICES, namespace, name, Freshness::Cached);
             found.await.map_err(|error| LookupError(error.into()))
@@ -246,7 +247,7 @@ impl ServiceLookup for ObjectLookup<'_> {
         &'a self,
         namespace: &'a str,
         service: &'a str,
-    ) -> client::Pinned<'a, Result<Vec<Value>, LookupError>> {
+    ) -> client::BoxFuture<'a, Result<Vec<Value>, LookupError>> {
         Box::pin(async move {
             let selector = LabelSelector::parse(&format!("kubernetes.io/service-name={service}"))
                 .map_err(|error| LookupError(error.into()))?;

@@ -13,14 +13,20 @@ use super::call::{Clients, Endpoint};
 use crate::{
     DynamicChange,
     expressions::MatchConditions,
-    matching::{Criteria, ResourceIndex, texts},
+    matching::{Criteria, ResourceIndex, Visibility, texts},
 };
 
 /// The webhooks of all configurations of one kind, kept current.
 pub struct Webhooks {
     current: ArcSwap<Compiled>,
-    /// By the name of their configuration, for the next change.
-    next: Mutex<BTreeMap<Str, Vec<Arc<Webhook>>>>,
+    /// For the next change.
+    next: Mutex<Parts>,
+}
+
+#[derive(Default)]
+struct Parts {
+    by_configuration: BTreeMap<Str, Vec<Arc<Webhook>>>,
+    from_files: Vec<Arc<Webhook>>,
 }
 
 impl Default for Webhooks {
@@ -29,9 +35,10 @@ impl Default for Webhooks {
     }
 }
 
-/// In the order in which they are called: by the name of the configuration, then as listed.
+/// In the order in which they are called: those from files first, then by the name of the
+/// configuration, then as listed.
 #[derive(Default)]
-struct Compiled {
+pub(super) struct Compiled {
     webhooks: Vec<Arc<Webhook>>,
     index: ResourceIndex,
 }
@@ -39,31 +46,54 @@ struct Compiled {
 impl Webhooks {
     /// Takes over some changes; requests see all of them or none.
     pub(crate) fn apply(&self, changes: Vec<DynamicChange>, clients: &Clients) {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        for (name, configuration) in changes {
-            match configuration {
-                None => drop(next.remove(&name)),
-                Some(configuration) => {
-                    let webhooks = read(&name, &configuration, clients);
-                    next.insert(name, webhooks);
+        self.change(|parts| {
+            for (name, configuration) in changes {
+                match configuration {
+                    None => drop(parts.by_configuration.remove(&name)),
+                    Some(configuration) => {
+                        let webhooks = read(&name, &configuration, clients, "");
+                        parts.by_configuration.insert(name, webhooks);
+                    }
                 }
             }
-        }
-        let webhooks: Vec<Arc<Webhook>> = next.values().flatten().cloned().collect();
-        let index = ResourceIndex::new(webhooks.iter().map(|webhook| &webhook.criteria));
+        });
+    }
+
+    /// Replaces those from files, which are sorted by name.
+    pub(crate) fn replace_from_files(&self, configurations: &[(Str, Value)], clients: &Clients) {
+        let read = |(name, object): &(Str, Value)| read(name, object, clients, "manifest/");
+        let webhooks = configurations.iter().flat_map(read).collect();
+        self.change(|parts| parts.from_files = webhooks);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Parts)) {
+        let mut parts = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut parts);
+        let of_api = parts.by_configuration.values().flatten();
+        let webhooks: Vec<Arc<Webhook>> = parts.from_files.iter().chain(of_api).cloned().collect();
+        let criteria = webhooks.iter().map(|webhook| &webhook.criteria);
+        let index = ResourceIndex::new(criteria, parts.from_files.len());
         self.current.store(Arc::new(Compiled { webhooks, index }));
     }
 
     /// Whether no webhook can concern a resource: all that most requests ask.
-    pub(super) fn are_idle(&self, resource: &str) -> bool {
-        self.current.load().index.candidates(resource).is_empty()
+    pub(super) fn are_idle(&self, resource: &str, visibility: Visibility) -> bool {
+        self.current.load().index.candidates(resource, visibility).is_empty()
     }
 
-    /// Those that can concern a resource, in their order, and the place of each among all.
-    pub(super) fn of_resource(&self, resource: &str) -> Vec<(usize, Arc<Webhook>)> {
-        let compiled = self.current.load();
-        let places = compiled.index.candidates(resource).iter();
-        places.map(|at| (*at, compiled.webhooks[*at].clone())).collect()
+    pub(super) fn current(&self) -> Arc<Compiled> {
+        self.current.load_full()
+    }
+}
+
+impl Compiled {
+    /// The places of those that can concern a resource, in their order.
+    pub(super) fn candidates(&self, resource: &str, visibility: Visibility) -> &[usize] {
+        self.index.candidates(resource, visibility)
+    }
+
+    pub(super) fn at(&self, place: usize) -> &Webhook {
+        &self.webhooks[place]
     }
 }
 
@@ -71,7 +101,8 @@ impl Webhooks {
 pub(super) struct Webhook {
     pub(super) name: Str,
     pub(super) configuration: Str,
-    /// Tells webhooks of one name apart: `configuration/name/number`.
+    /// Tells webhooks of one name apart: `configuration/name/number`, from a file
+    /// `manifest/configuration/name/number`.
     pub(super) uid: Str,
     pub(super) criteria: Criteria,
     pub(super) conditions: MatchConditions,
@@ -95,12 +126,17 @@ pub(super) enum ReviewVersion {
 /// Compat: kube-apiserver's default, for configurations that were stored without.
 const TIMEOUT_SECONDS: i64 = 10;
 
-fn read(configuration: &Str, object: &Value, clients: &Clients) -> Vec<Arc<Webhook>> {
+fn read(
+    configuration: &Str,
+    object: &Value,
+    clients: &Clients,
+    uid_prefix: &str,
+) -> Vec<Arc<Webhook>> {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     let webhooks = object.items_at(&["webhooks"]).iter().map(|webhook| {
         let name = webhook.str_at(&["name"]);
         let number = seen.entry(name).or_default();
-        let uid = format!("{configuration}/{name}/{number}");
+        let uid = format!("{uid_prefix}{configuration}/{name}/{number}");
         *number += 1;
         let fails_open = webhook.str_at(&["failurePolicy"]) == "Ignore";
         let seconds = webhook.i64_at(&["timeoutSeconds"]).unwrap_or(TIMEOUT_SECONDS);

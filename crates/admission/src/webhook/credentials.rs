@@ -38,11 +38,14 @@ impl AuthInfos {
             let (version, kind) = (quote(version.0), quote(version.1));
             return Err(format!("no kind {kind} is registered for version {version}"));
         }
-        let fields = configuration.as_object().into_iter().flat_map(Map::keys);
-        let mut unknown = fields
-            .filter(|field| !["apiVersion", "kind", "kubeConfigFile"].contains(&field.as_str()));
-        if let Some(field) = unknown.next() {
-            // `staticManifestsDir` needs an alpha feature gate in kube-apiserver.
+        let mut fields = configuration.as_object().into_iter().flat_map(Map::keys);
+        let is_known = |field: &&Str| match field.as_str() {
+            "apiVersion" | "kind" | "kubeConfigFile" => true,
+            // Read by `static_manifests`.
+            "staticManifestsDir" => version.0 == "apiserver.config.k8s.io/v1",
+            _ => false,
+        };
+        if let Some(field) = fields.find(|field| !is_known(field)) {
             return Err(format!("strict decoding error: unknown field {}", quote(field)));
         }
         let file = Path::new(configuration.str_at(&["kubeConfigFile"]));
@@ -110,6 +113,7 @@ mod tests {
         };
         let cases = [
             (meta::value!({}), Ok(0)),
+            (meta::value!({"staticManifestsDir": "/d"}), Ok(0)),
             (meta::value!({"other": "x"}), Err("unknown field \"other\"")),
             (meta::value!({"kubeConfigFile": "relative"}), Err("must be an absolute file path")),
             (meta::value!({"kubeConfigFile": "/no/such/file"}), Err("No such file")),
@@ -121,6 +125,11 @@ mod tests {
                 (found, expected) => panic!("{found:?} instead of {expected:?}"),
             }
         }
+        let old = meta::value!({
+            "apiVersion": "apiserver.config.k8s.io/v1alpha1", "kind": "WebhookAdmission",
+            "staticManifestsDir": "/d",
+        });
+        assert!(AuthInfos::of_configuration(&old).is_err(), "v1 has the field only");
         let other = meta::value!({"apiVersion": "v1", "kind": "Pod"});
         assert!(AuthInfos::of_configuration(&other).is_err());
     }

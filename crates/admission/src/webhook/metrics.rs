@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, core::Collector};
 
-use crate::Operation;
+use crate::{Operation, expressions::ConditionsOutcome};
 
 pub struct WebhookMetrics {
     duration: HistogramVec,
     rejections: IntCounterVec,
     fail_open: IntCounterVec,
     requests: IntCounterVec,
-    pub(crate) condition_errors: IntCounterVec,
+    condition_errors: IntCounterVec,
     pub(crate) condition_exclusions: IntCounterVec,
-    pub(crate) condition_seconds: HistogramVec,
+    condition_seconds: HistogramVec,
 }
 
 const WEBHOOK_BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
@@ -120,6 +120,20 @@ impl WebhookMetrics {
         if let Some(error_type) = call.rejected {
             self.rejections.with_label_values(&[name, stage, operation, error_type, &code]).inc();
         }
+    }
+
+    /// `labels`: name, kind, type and operation.
+    pub(crate) fn conditions_evaluated(
+        &self,
+        labels: &[&str; 4],
+        outcome: &ConditionsOutcome,
+        elapsed: Duration,
+    ) {
+        // A counter that was never raised is not shown.
+        if outcome.errors > 0 {
+            self.condition_errors.with_label_values(labels).inc_by(outcome.errors as u64);
+        }
+        self.condition_seconds.with_label_values(labels).observe(elapsed.as_secs_f64());
     }
 
     pub(crate) fn failed_open(&self, name: &str, stage: &str) {

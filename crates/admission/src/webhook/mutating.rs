@@ -1,21 +1,21 @@
 //! The plugin MutatingAdmissionWebhook: webhooks are called one after the other, each with what those
 //! before it have made of the object, and a second time if they ask for it.
 
-use std::{collections::BTreeSet, sync::Arc, time::Instant};
+use std::{collections::BTreeSet, time::Instant};
 
 use meta::{ApiError, GroupVersionKind, GroupVersionResource, Map, Str, Value, field::quote, json};
 use patch::{PatchError, json_patch::JsonPatch};
 
 use super::{
-    configuration::Webhook,
+    configuration::Compiled,
     matches, meets_conditions,
     review::{JSON_PATCH, Response},
     validating::{Answered, Invocation, Refusal, options_json},
 };
 use crate::{
-    Attributes, Cluster, Operation, Phases, Pinned, Plugin,
+    Attributes, BoxFuture, Cluster, Operation, Phases, Plugin,
     changed_object::ChangedObject,
-    matching::{MatchContext, is_exempt},
+    matching::{MatchContext, Visibility},
     ordered_json,
     versioned::{self, VersionedObject},
 };
@@ -43,16 +43,20 @@ impl Plugin for MutatingAdmissionWebhook {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         let dynamic = &cluster.dynamic_admission;
         let webhooks = &dynamic.mutating_webhooks;
         let resource = &attributes.gvr.resource;
-        if is_exempt(attributes.gvk) || dynamic.are_synced() && webhooks.are_idle(resource) {
+        let visibility = Visibility::to_webhooks(attributes.gvk);
+        let is_complete = visibility != Visibility::All || dynamic.are_synced();
+        if is_complete && webhooks.are_idle(resource, visibility) {
             return Box::pin(std::future::ready(Ok(())));
         }
         Box::pin(async move {
-            dynamic.wait_until_synced(attributes).await?;
-            dispatch(webhooks.of_resource(resource), attributes, object, cluster).await
+            if !is_complete {
+                dynamic.wait_until_synced(attributes).await?;
+            }
+            dispatch(&webhooks.current(), visibility, attributes, object, cluster).await
         })
     }
 }
@@ -76,7 +80,8 @@ impl ReinvocationState {
 }
 
 async fn dispatch(
-    candidates: Vec<(usize, Arc<Webhook>)>,
+    webhooks: &Compiled,
+    visibility: Visibility,
     attributes: &Attributes<'_>,
     object: Option<&mut Value>,
     cluster: &Cluster,
@@ -94,8 +99,10 @@ async fn dispatch(
     }
     let mut changed = ChangedObject::new(attributes, cluster, object);
     let mut cx = MatchContext::new(attributes, cluster);
-    let options = options_json(attributes);
-    for (index, webhook) in &candidates {
+    let mut options = None;
+    let mut may_be_called_again = false;
+    for index in webhooks.candidates(&attributes.gvr.resource, visibility) {
+        let webhook = webhooks.at(*index);
         let Some(matched) = matches(webhook, &mut cx, changed.current()).await? else { continue };
         let resource = cx.resource(matched);
         let objects = changed.in_version(resource).await.map_err(ApiError::internal)?;
@@ -114,9 +121,10 @@ async fn dispatch(
             attributes,
             resource,
             objects: &objects,
-            options: &options,
+            options: options.get_or_insert_with(|| options_json(attributes)),
             cluster,
         };
+        may_be_called_again |= webhook.reinvoked_if_needed;
         let started = Instant::now();
         let round = u8::from(second_run);
         let key = |prefix: &str| {
@@ -155,8 +163,11 @@ async fn dispatch(
         invocation.settle(refusal, started, STAGE, || key("failed-open."))?;
     }
     changed.finish().await?;
-    let output = changed.current().cloned();
-    state(&mut |state| state.last_output.clone_from(&output));
+    // Whether the object changes after this decides whether they are called again.
+    if may_be_called_again && !second_run {
+        let output = changed.finished().cloned();
+        state(&mut |state| state.last_output.clone_from(&output));
+    }
     Ok(())
 }
 

@@ -112,7 +112,7 @@ pub(super) fn response(
     uid: &str,
     mutating: bool,
 ) -> Result<Response, InvalidAnswer> {
-    let answer = parse(answer).map_err(InvalidAnswer::Undecodable)?;
+    let answer = decode_answer(answer).map_err(InvalidAnswer::Undecodable)?;
     check_kind(&answer, version).map_err(InvalidAnswer::Undecodable)?;
     let response = match answer.get("response") {
         None | Some(Value::Null) => None,
@@ -143,12 +143,13 @@ pub(super) enum InvalidAnswer {
     Invalid(String),
 }
 
-/// Compat: YAML is read as well.
-fn parse(answer: &[u8]) -> Result<Value, String> {
+/// An object that a webhook answers with. Compat: YAML is read as well.
+pub(crate) fn decode_answer(answer: &[u8]) -> Result<Value, String> {
     let options = codec::json::DecodeOptions { strict: false };
     let no_kind = |why: String| format!("couldn't get version/kind; json parse error: {why}");
-    let value = match codec::json::decode_any(answer, options) {
+    let value = match codec::json::decode_any_body(answer, options) {
         Ok(decoded) => decoded.value,
+        Err(error) if answer.len() > YAML_BYTES_MAX => return Err(no_kind(error.to_string())),
         Err(error) => match codec::yaml::decode_any(answer, options) {
             Ok(decoded) => decoded.value,
             Err(_) => return Err(no_kind(error.to_string())),
@@ -164,6 +165,9 @@ fn parse(answer: &[u8]) -> Result<Value, String> {
         ))),
     }
 }
+
+/// As for request bodies. A longer answer is JSON or an error.
+const YAML_BYTES_MAX: usize = 3 << 20;
 
 /// What says that it is something else cannot be decoded as a review. Compat: upstream's words.
 fn check_kind(answer: &Value, version: ReviewVersion) -> Result<(), String> {
@@ -346,7 +350,7 @@ pub(super) fn denial(webhook: &Webhook, status: Option<&Value>) -> ApiError {
     }))
 }
 
-fn details(details: &Value) -> Details {
+pub(crate) fn details(details: &Value) -> Details {
     let text = |field: &str| details.str_at(&[field]).to_owned();
     let causes = details.items_at(&["causes"]).iter().map(|cause| Cause {
         reason: cause.str_at(&["reason"]).to_owned(),

@@ -3,7 +3,6 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    sync::Arc,
     time::Instant,
 };
 
@@ -12,14 +11,14 @@ use futures_util::future::join_all;
 use meta::{ApiError, Value, json};
 
 use super::{
-    configuration::Webhook,
+    configuration::{Compiled, Webhook},
     matches, meets_conditions,
     metrics::Observed,
     review::{self, InvalidAnswer, Response},
 };
 use crate::{
-    Attributes, Cluster, Operation, Phases, Pinned, Plugin,
-    matching::{MatchContext, MatchedResource, is_exempt},
+    Attributes, BoxFuture, Cluster, Operation, Phases, Plugin,
+    matching::{MatchContext, MatchedResource, Visibility},
     versioned::VersionedObjects,
 };
 
@@ -45,22 +44,27 @@ impl Plugin for ValidatingAdmissionWebhook {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         let dynamic = &cluster.dynamic_admission;
         let webhooks = &dynamic.validating_webhooks;
         let resource = &attributes.gvr.resource;
-        if is_exempt(attributes.gvk) || dynamic.are_synced() && webhooks.are_idle(resource) {
+        let visibility = Visibility::to_webhooks(attributes.gvk);
+        let is_complete = visibility != Visibility::All || dynamic.are_synced();
+        if is_complete && webhooks.are_idle(resource, visibility) {
             return Box::pin(std::future::ready(Ok(())));
         }
         Box::pin(async move {
-            dynamic.wait_until_synced(attributes).await?;
-            dispatch(webhooks.of_resource(resource), attributes, object, cluster).await
+            if !is_complete {
+                dynamic.wait_until_synced(attributes).await?;
+            }
+            dispatch(&webhooks.current(), visibility, attributes, object, cluster).await
         })
     }
 }
 
 async fn dispatch(
-    candidates: Vec<(usize, Arc<Webhook>)>,
+    webhooks: &Compiled,
+    visibility: Visibility,
     attributes: &Attributes<'_>,
     object: Option<&Value>,
     cluster: &Cluster,
@@ -68,7 +72,8 @@ async fn dispatch(
     let mut cx = MatchContext::new(attributes, cluster);
     let mut versions: HashMap<MatchedResource, VersionedObjects> = HashMap::new();
     let mut relevant = Vec::new();
-    for (_, webhook) in &candidates {
+    for place in webhooks.candidates(&attributes.gvr.resource, visibility) {
+        let webhook = webhooks.at(*place);
         let Some(matched) = matches(webhook, &mut cx, object).await? else { continue };
         if let Entry::Vacant(vacant) = versions.entry(matched) {
             let resource = cx.resource(matched);

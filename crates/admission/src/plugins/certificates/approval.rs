@@ -3,7 +3,7 @@
 use meta::{ApiError, Value, field::quote};
 
 use super::{GROUP, REQUESTS, is_authorized_for_signer};
-use crate::{Attributes, Cluster, Operation, Phases, Pinned, Plugin};
+use crate::{Attributes, BoxFuture, Cluster, Operation, Phases, Plugin};
 
 pub struct CertificateApproval;
 
@@ -29,7 +29,7 @@ impl Plugin for CertificateApproval {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             // Of the stored request: this one may name another signer.
             let signer = attributes.old.map_or("", |old| old.str_at(&["spec", "signerName"]));

@@ -3,7 +3,7 @@
 use meta::{ApiError, Value, field::quote};
 
 use super::{GROUP, REQUESTS, is_authorized_for_signer};
-use crate::{Attributes, Cluster, Operation, Phases, Pinned, Plugin};
+use crate::{Attributes, BoxFuture, Cluster, Operation, Phases, Plugin};
 
 pub struct CertificateSigning;
 
@@ -29,7 +29,7 @@ impl Plugin for CertificateSigning {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let (Some(new), Some(old)) = (object, attributes.old) else { return Ok(()) };
             let unchanged = new.str_at(&["status", "certificate"])

@@ -5,7 +5,7 @@ use meta::{ApiError, Value};
 use x509_parser::x509::X509Name;
 
 use super::{GROUP, REQUESTS, with_subject};
-use crate::{Attributes, Cluster, Operation, Phases, Pinned, Plugin};
+use crate::{Attributes, BoxFuture, Cluster, Operation, Phases, Plugin};
 
 pub struct CertificateSubjectRestriction;
 
@@ -34,7 +34,7 @@ impl Plugin for CertificateSubjectRestriction {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         _cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         let checked = check(object.unwrap_or(&Value::Null));
         let refused = |why| attributes.forbidden(object, why);
         Box::pin(std::future::ready(checked.map_err(refused)))

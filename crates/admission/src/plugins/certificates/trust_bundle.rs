@@ -3,7 +3,7 @@
 use meta::{ApiError, Value, field::quote};
 
 use super::{GROUP, is_authorized_for_signer};
-use crate::{Attributes, Cluster, Operation, Phases, Pinned, Plugin};
+use crate::{Attributes, BoxFuture, Cluster, Operation, Phases, Plugin};
 
 pub struct ClusterTrustBundleAttest {
     /// The gate ClusterTrustBundle.
@@ -34,7 +34,7 @@ impl Plugin for ClusterTrustBundleAttest {
         attributes: &'a Attributes<'a>,
         object: Option<&'a Value>,
         cluster: &'a Cluster,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(bundle) = object else { return Ok(()) };
             // That of the new object: validation refuses another signer.
