@@ -25,6 +25,7 @@ use crate::{
     establishing_controller,
     finalizing_controller::{self, CrdFinalizer},
     naming_controller::NameRegistry,
+    progress::Progress,
     served_definition::{ServedDefinition, ServingContext},
     types::UnstructuredType,
 };
@@ -48,8 +49,8 @@ pub struct Options {
     /// Delay between NamesAccepted and Established: apiservers that share the store need time to serve
     /// the definition as well.
     pub establish_after: Duration,
-    /// How conversion webhooks behind Services are dialed. None: directly.
-    pub service_dial: Option<Arc<dyn client::Dial>>,
+    /// How conversion webhooks are dialed.
+    pub webhook_dials: client::WebhookDials,
 }
 
 /// Notified when the served custom kinds change.
@@ -75,6 +76,8 @@ pub struct CrdController {
     establish_at: HashMap<Str, Instant>,
     /// Definitions that are being finalized.
     finalizing: HashSet<Str>,
+    /// Writers of definitions wait for it.
+    progress: Arc<Progress>,
     requeue: mpsc::Sender<Requeue>,
     requeued: mpsc::Receiver<Requeue>,
     writes: Arc<Semaphore>,
@@ -117,7 +120,7 @@ impl CrdController {
             schema: options.schema.clone(),
             unstructured: UnstructuredType::new(&options.schema),
             local: options.local.clone(),
-            service_dial: options.service_dial.clone(),
+            webhook_dials: options.webhook_dials.clone(),
             from_store: options.from_store.clone(),
         };
         let base = options.resources.kinds().iter().cloned().collect();
@@ -131,12 +134,14 @@ impl CrdController {
             groups: HashMap::new(),
             establish_at: HashMap::new(),
             finalizing: HashSet::new(),
+            progress: Arc::default(),
             requeue,
             requeued,
             writes: Arc::new(Semaphore::new(CONCURRENT_STATUS_WRITES)),
             pending: PendingActions::default(),
         };
         controller.sync_all().await;
+        controller.options.definitions.follow(controller.progress.clone());
         controller
     }
 
@@ -152,6 +157,7 @@ impl CrdController {
                 break;
             }
         }
+        self.progress.close();
         for served in self.served.values() {
             served.storage.cache.close();
         }
@@ -163,6 +169,7 @@ impl CrdController {
             tokio::select! {
                 item = watcher.next() => match item {
                     WatchItem::Events(events) => {
+                        let last = events.last().map_or(0, |event| event.revision);
                         for event in events {
                             if event.kind == EventKind::Deleted {
                                 self.remove_definition(&event.entry.name);
@@ -171,6 +178,7 @@ impl CrdController {
                             }
                         }
                         self.apply_pending().await;
+                        self.progress.reach(last);
                     }
                     WatchItem::Progress(_) => {}
                     WatchItem::TooSlow | WatchItem::Expired => return false,
@@ -218,6 +226,7 @@ impl CrdController {
             self.sync_definition(entry);
         }
         self.apply_pending().await;
+        self.progress.reach(snapshot.revision);
         snapshot.revision
     }
 
@@ -269,9 +278,13 @@ impl CrdController {
         }
 
         if finalizing_controller::needs_finalizing(&definition) {
+            self.progress.settle(&name);
             self.pending.finalizing.push((name, definition));
         } else if definition.get("status") != before.as_ref() {
+            self.progress.unsettle(&name, entry.revision);
             self.pending.statuses.push((name, definition));
+        } else {
+            self.progress.settle(&name);
         }
     }
 
@@ -332,8 +345,8 @@ impl CrdController {
         }
     }
 
-    /// Applies the pending actions in the order that clients rely on: objects are served before a status
-    /// says so, and creates are refused before the deletion of all objects begins.
+    /// Applies the pending actions in the order that clients rely on: objects are served, and discovery knows
+    /// that it is behind, before a status says so, and creates are refused before the deletion of all objects begins.
     async fn apply_pending(&mut self) {
         let pending = std::mem::take(&mut self.pending);
         for (storage, _) in &pending.started {
@@ -345,6 +358,7 @@ impl CrdController {
         if pending.swap {
             let custom = self.served.values().flat_map(|served| &served.kinds);
             self.options.resources.replace(Kinds::new(self.base.iter().chain(custom).cloned()));
+            self.options.event_handler.on_kinds_changed();
         }
         for storage in pending.retiring {
             storage.cache.retire();
@@ -355,14 +369,12 @@ impl CrdController {
         for (name, definition) in pending.finalizing {
             self.finalize(name, definition);
         }
-        if pending.swap {
-            self.options.event_handler.on_kinds_changed();
-        }
     }
 
     /// A definition was deleted: its names are free for others of its group.
     fn remove_definition(&mut self, name: &Str) {
         self.names.free(name);
+        self.progress.settle(name);
         self.establish_at.remove(name);
         let group = self.groups.remove(name).unwrap_or_default();
         if let Some(served) = self.served.remove(name) {

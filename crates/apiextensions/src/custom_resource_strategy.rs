@@ -189,7 +189,9 @@ fn wrong_type(path: &[String], value: &Value, expected: &str) -> String {
         Value::Number(meta::Number::Int(int)) => (int.to_string(), "int64"),
         Value::Number(meta::Number::Float(float)) => (float.to_string(), "float64"),
         Value::Array(_) => (patch::go_text::show(value), "[]interface {}"),
-        Value::Object(_) => (patch::go_text::show(value), "map[string]interface {}"),
+        Value::Object(_) | Value::Raw(_) => {
+            (patch::go_text::show(value), "map[string]interface {}")
+        }
         Value::Null => ("<nil>".to_owned(), "<nil>"),
     };
     format!("{} accessor error: {shown} is of the type {found}, expected {expected}", dotted(path))

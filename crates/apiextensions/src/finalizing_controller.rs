@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use endpoints::{Kinds, LoopbackClient, Resources, Target};
+use endpoints::{Kinds, LoopbackClient, ResourceRef, Resources};
 use meta::{ApiError, Str, Value};
 use registry::{Engine, Kind};
 use store::WatchItem;
@@ -97,14 +97,11 @@ impl CrdFinalizer {
         };
         // The storage version may not be served, so this client has a table of its own.
         let kinds = Kinds::new([stored.clone()]);
-        let local = LoopbackClient::new(vec![Arc::new(Resources::new(
-            "finalizing",
-            self.engine.clone(),
-            kinds,
-        ))]);
+        let server = Arc::new(Resources::new("finalizing", self.engine.clone(), kinds));
+        let local = LoopbackClient::new(&[&server]);
         let gvr = stored.facts.group_version_resource();
         for namespace in namespaces(stored) {
-            let target = Target { namespace: &namespace, ..Target::from(&gvr) };
+            let target = ResourceRef { namespace: &namespace, ..ResourceRef::from(&gvr) };
             local
                 .delete_collection(&target)
                 .await
@@ -157,13 +154,13 @@ pub(crate) async fn write_status(
     local: &LoopbackClient,
     definition: &Value,
 ) -> Result<Value, ApiError> {
-    let target = Target {
+    let target = ResourceRef {
         group: crate::GROUP,
         version: "v1",
         resource: "customresourcedefinitions",
         name: definition.str_at(&["metadata", "name"]),
         subresource: "status",
-        ..Target::default()
+        ..ResourceRef::default()
     };
     local.update(&target, definition).await
 }

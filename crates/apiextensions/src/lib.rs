@@ -17,6 +17,7 @@ mod establishing_controller;
 pub mod finalizing_controller;
 pub mod jsonpath;
 mod naming_controller;
+mod progress;
 mod prune_and_default;
 mod served_definition;
 mod types;

@@ -7,7 +7,7 @@ use endpoints::LoopbackClient;
 use meta::{GroupResource, GroupVersion, GroupVersionKind, Str};
 use patch::apply::{PathElement, ReplicasPaths};
 use registry::{
-    ApplyTypes, Behaviour, Conversion, CustomKind, Dependents, Kind, LazyApplyTypes,
+    ApplyTypes, Behaviour, Conversion, CustomKind, GarbageCollectionPolicy, Kind, LazyApplyTypes,
     MetadataChecks, ObjectMetaValidation, Storage, StorageOptions,
 };
 use schema::openapi::CustomResource;
@@ -27,7 +27,7 @@ use crate::{
         DefinitionVersions, NoneConverter, OwnWrites, StoredVersionCodec, VersionSchema,
     },
     types::{DefinitionTypes, UnstructuredType},
-    webhook::{ByWebhook, Webhook},
+    webhook::{ConversionWebhook, WebhookConversion},
 };
 
 /// A definition that is served.
@@ -54,8 +54,8 @@ pub(crate) struct ServingContext {
     pub(crate) unstructured: UnstructuredType,
     /// Client for the services of conversion webhooks.
     pub(crate) local: LoopbackClient,
-    /// To conversion webhooks behind Services.
-    pub(crate) service_dial: Option<Arc<dyn client::Dial>>,
+    /// To conversion webhooks.
+    pub(crate) webhook_dials: client::WebhookDials,
     pub(crate) from_store: Arc<dyn Fn(&GroupResource) -> bool + Send + Sync>,
 }
 
@@ -100,7 +100,7 @@ struct DefinitionBuilder<'a> {
     apply_types: Arc<LazyApplyTypes>,
     all: Arc<DefinitionVersions>,
     replicas_paths: Arc<ReplicasPaths>,
-    webhook: Option<Arc<Webhook>>,
+    webhook: Option<Arc<ConversionWebhook>>,
 }
 
 struct VersionParts<'a> {
@@ -120,8 +120,8 @@ impl<'a> DefinitionBuilder<'a> {
         let apply_types = Arc::new(apply_types(serving.schema.clone(), crd));
         let all = DefinitionVersions { versions: schemas.clone(), types: apply_types.clone() };
         let all = Arc::new(all);
-        let dial = serving.service_dial.as_ref();
-        let webhook = Webhook::of(crd, schemas, &serving.local, dial).map(Arc::new);
+        let dials = &serving.webhook_dials;
+        let webhook = ConversionWebhook::of(crd, schemas, &serving.local, dials).map(Arc::new);
         let replicas_paths = crd.versions.iter().map(|version| {
             let path = version.scale.as_ref().map(|scale| &scale.spec_replicas);
             let path = path.map(|path| path.iter().map(|name| PathElement::field(name)).collect());
@@ -184,7 +184,7 @@ impl<'a> DefinitionBuilder<'a> {
     fn kind(&self, at: usize, storage: &Arc<Storage>, terminating: bool) -> Kind {
         let VersionParts { version, schema } = &self.versions[at];
         let conversion: Option<Arc<dyn Conversion>> = match &self.webhook {
-            Some(webhook) => Some(Arc::new(ByWebhook(webhook.clone()))),
+            Some(webhook) => Some(Arc::new(WebhookConversion(webhook.clone()))),
             None if at == self.stored_at => None,
             None => {
                 let stored = self.stored().schema.clone();
@@ -286,7 +286,7 @@ const BEHAVIOUR: Behaviour = Behaviour {
     create_on_update: false,
     generation: &[Behaviour::ALL_BUT_METADATA],
     status_on_create: false,
-    dependents: Dependents::Deleted,
+    dependents: GarbageCollectionPolicy::DeleteDependents,
     returns_deleted_object: false,
     deleted_in_two_steps: false,
     resets: &[],

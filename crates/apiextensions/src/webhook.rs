@@ -5,10 +5,10 @@ mod services;
 
 use std::sync::Arc;
 
-use client::{ClusterIp, Dial, ServiceResolver};
+use client::{ClusterIp, ServiceResolver, WebhookDials};
 use endpoints::LoopbackClient;
 use meta::{ApiError, FieldErrors, Map, Number, Value, field::path, names, value};
-use registry::{Conversion, Pinned, RemoteConverter};
+use registry::{BoxFuture, Conversion, RemoteConverter};
 
 use self::{
     call::{Address, Caller},
@@ -17,7 +17,7 @@ use self::{
 use crate::{crd::Crd, prune_and_default::VersionSchema};
 
 /// The webhook of one definition.
-pub(crate) struct Webhook {
+pub(crate) struct ConversionWebhook {
     config: Value,
     /// `v1` or `v1beta1`: the first of the given ones that is known here.
     review_version: Option<&'static str>,
@@ -26,13 +26,13 @@ pub(crate) struct Webhook {
     caller: Caller,
 }
 
-impl Webhook {
+impl ConversionWebhook {
     /// None: the definition converts by itself.
     pub(crate) fn of(
         crd: &Crd,
         versions: Vec<Arc<VersionSchema>>,
         local: &LoopbackClient,
-        service_dial: Option<&Arc<dyn Dial>>,
+        dials: &WebhookDials,
     ) -> Option<Self> {
         if crd.conversion.str_at(&["strategy"]) != "Webhook" {
             return None;
@@ -45,8 +45,8 @@ impl Webhook {
             _ => None,
         });
         let config = webhook.get("clientConfig").cloned().unwrap_or_default();
-        let service_dial = service_dial.filter(|_| config.get("service").is_some());
-        let caller = Caller::new(config.str_at(&["caBundle"]), service_dial.cloned());
+        let dial = dials.of(config.get("service").is_some());
+        let caller = Caller::new(config.str_at(&["caBundle"]), dial);
         let services = Arc::new(ClusterIp(LocalServices(local.clone())));
         Some(Self { config, review_version, versions, services, caller })
     }
@@ -75,9 +75,10 @@ impl Webhook {
         });
         let address = self.address().await.map_err(failed)?;
         let body = meta::json::to_string(&review);
+        let tree_bytes_max = call::answer_tree_bytes_max(body.len());
         let answer = self.caller.post(&address, body.into()).await.map_err(failed)?;
         let options = codec::json::DecodeOptions { strict: false };
-        let answer = codec::json::decode_any(&answer, options)
+        let answer = codec::json::decode_any_within(&answer, options, tree_bytes_max)
             .map_err(|error| failed(error.to_string()))?
             .value;
         let converted = read_answer(&answer, version, &uid).map_err(failed)?;
@@ -255,26 +256,26 @@ fn go_type(value: &Value) -> &'static str {
         Value::Bool(_) => "bool",
         Value::String(_) => "string",
         Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
+        Value::Object(_) | Value::Raw(_) => "map[string]interface {}",
         Value::Number(Number::Int(_)) => "int64",
         Value::Number(Number::Float(_)) => "float64",
     }
 }
 
-impl RemoteConverter for Webhook {
+impl RemoteConverter for ConversionWebhook {
     fn convert<'a>(
         &'a self,
         objects: Vec<Value>,
         api_version: &'a str,
-    ) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
+    ) -> BoxFuture<'a, Result<Vec<Value>, ApiError>> {
         Box::pin(self.convert_all(objects, api_version))
     }
 }
 
 /// Between versions that only a webhook knows to convert.
-pub(crate) struct ByWebhook(pub(crate) Arc<Webhook>);
+pub(crate) struct WebhookConversion(pub(crate) Arc<ConversionWebhook>);
 
-impl Conversion for ByWebhook {
+impl Conversion for WebhookConversion {
     fn to_stored(&self, object: Value) -> Value {
         object
     }

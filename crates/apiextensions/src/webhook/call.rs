@@ -4,15 +4,25 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use client::{
-    Call, Client, Config, Dial, Error, HostPort, Tls, Trust, clean_path, generic_message, go_text,
-    successful_body, url_error,
+    Call, CertificateMetrics, Client, Config, Dial, Error, HostPort, Tls, Trust, clean_path,
+    generic_message, go_text, successful_body, url_error,
 };
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use tokio::time::Instant;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// An answer that is longer is not read to its end.
+/// What is read of an answer to a request of so many bytes: converted objects are about as long as they were.
+fn answer_bytes_max(request_bytes: usize) -> usize {
+    (ANSWER_BYTES_MIN + 4 * request_bytes).min(ANSWER_BYTES_MAX)
+}
+
+const ANSWER_BYTES_MIN: usize = 16 * 1024 * 1024;
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The memory that the decoded answer may take, without its texts: an item of a list takes up to 16 times its text.
+pub(super) fn answer_tree_bytes_max(request_bytes: usize) -> usize {
+    meta::limits::TREE_BYTES_MAX + 16 * request_bytes
+}
 
 /// Where a webhook is.
 #[derive(Debug)]
@@ -74,10 +84,10 @@ impl Caller {
             method: Method::POST,
             url: address.url().map_err(|error| address.unreachable(&error.to_string()))?,
             headers: headers(),
+            response_bytes_max: answer_bytes_max(body.len()),
             body,
             connect_to: address.connect_to.clone(),
             deadline: Instant::now() + TIMEOUT,
-            response_bytes_max: ANSWER_BYTES_MAX,
         };
         match client.call(call).await {
             Ok(response) => successful_body(response).map_err(|error| error.message),
@@ -90,7 +100,9 @@ impl Caller {
 fn new_client(ca_bundle: &str, dial: Option<Arc<dyn Dial>>) -> Result<Client, String> {
     let pem = codec::base64::decode(ca_bundle).map_err(|error| error.to_string())?;
     let trust = if pem.trim_ascii().is_empty() { Trust::System } else { Trust::Bundle(pem) };
-    let mut config = Config { tls: Tls { trust, ..Tls::default() }, ..Config::default() };
+    let certificate_metrics = CertificateMetrics::Webhooks;
+    let tls = Tls { trust, certificate_metrics, ..Tls::default() };
+    let mut config = Config { tls, ..Config::default() };
     if let Some(dial) = dial {
         config.dial = dial;
     }

@@ -1,7 +1,7 @@
 //! Services and EndpointSlices for resolvers, read in process.
 
-use client::{LookupError, Pinned, ServiceLookup};
-use endpoints::{LoopbackClient, Target};
+use client::{BoxFuture, LookupError, ServiceLookup};
+use endpoints::{LoopbackClient, ResourceRef};
 use meta::{ApiError, Value};
 
 pub(super) struct LocalServices(pub(super) LoopbackClient);
@@ -11,14 +11,14 @@ impl ServiceLookup for LocalServices {
         &'a self,
         namespace: &'a str,
         name: &'a str,
-    ) -> Pinned<'a, Result<Option<Value>, LookupError>> {
+    ) -> BoxFuture<'a, Result<Option<Value>, LookupError>> {
         Box::pin(async move {
-            let target = Target {
+            let target = ResourceRef {
                 version: "v1",
                 resource: "services",
                 namespace,
                 name,
-                ..Target::default()
+                ..ResourceRef::default()
             };
             match self.0.get(&target).await {
                 Ok(service) => Ok(Some(service)),
@@ -32,14 +32,14 @@ impl ServiceLookup for LocalServices {
         &'a self,
         namespace: &'a str,
         service: &'a str,
-    ) -> Pinned<'a, Result<Vec<Value>, LookupError>> {
+    ) -> BoxFuture<'a, Result<Vec<Value>, LookupError>> {
         Box::pin(async move {
-            let target = Target {
+            let target = ResourceRef {
                 group: "discovery.k8s.io",
                 version: "v1",
                 resource: "endpointslices",
                 namespace,
-                ..Target::default()
+                ..ResourceRef::default()
             };
             let (mut slices, _) =
                 self.0.list(&target).await.map_err(|error| LookupError(error.into()))?;
