@@ -7,12 +7,12 @@ use bytes::Bytes;
 use codec::negotiate::{self, Endpoint, NegotiateError};
 use codec::protobuf::{Envelope, Tables};
 use codec::{json, protobuf, yaml};
-use meta::{ApiError, Str, Value};
+use meta::{ApiError, Str, Value, value};
 use schema::{Schema, TypeId};
 use sha2::{Digest, Sha512};
 
 use crate::served_group_version::{Group, ServedGroupVersion, groups};
-use crate::{accept, discovery};
+use crate::{PeerProxy, accept, discovery, peer_merge::merge_groups};
 
 /// All discovery documents. Rebuilt and swapped as a whole when the served group-versions change.
 #[derive(Debug, Default)]
@@ -28,6 +28,10 @@ pub struct DiscoveryDocuments {
 struct DiscoveryEndpoint {
     plain: DiscoveryDocument,
     aggregated: Option<DiscoveryDocument>,
+    /// The same with what other API servers of the cluster serve, if they serve anything else.
+    peer_aggregated: Option<DiscoveryDocument>,
+    /// There may be other API servers.
+    knows_peers: bool,
     /// Compat: in kube-apiserver go-restful checks the `Accept` header of these paths first; the
     /// kube-aggregator's own paths do not pass through it.
     negotiates_first: bool,
@@ -56,6 +60,8 @@ pub struct DocumentResponse {
     pub expires: Option<String>,
     pub location: Option<String>,
     pub body: Bytes,
+    /// It has, or would have, what peers serve.
+    pub(crate) of_all_peers: bool,
 }
 
 impl DiscoveryDocuments {
@@ -70,33 +76,44 @@ impl DiscoveryDocuments {
         if let Some(core) = core {
             let plain = renderer.meta("APIVersions", &discovery::api_versions(core, address));
             let aggregated = Some(renderer.aggregated([core].into_iter()));
-            by_path.insert(
-                "/api".to_owned(),
-                DiscoveryEndpoint { plain, aggregated, negotiates_first: true },
-            );
+            by_path.insert("/api".to_owned(), DiscoveryEndpoint::new(plain, aggregated, true));
         }
         let plain = renderer.meta("APIGroupList", &discovery::api_group_list(others()));
         let aggregated = Some(renderer.aggregated(others()));
-        by_path.insert(
-            "/apis".to_owned(),
-            DiscoveryEndpoint { plain, aggregated, negotiates_first: false },
-        );
+        by_path.insert("/apis".to_owned(), DiscoveryEndpoint::new(plain, aggregated, false));
         for group in others() {
             let plain = renderer.meta("APIGroup", &discovery::api_group(group));
-            let endpoint = DiscoveryEndpoint { plain, aggregated: None, negotiates_first: false };
+            let endpoint = DiscoveryEndpoint::new(plain, None, false);
             by_path.insert(format!("/apis/{}", group.name), endpoint);
         }
         // Other servers answer for themselves.
         for served in served.iter().filter(|served| served.remote.is_none()) {
             let root = if served.group_version.group.is_empty() { "/api" } else { "/apis" };
             let plain = renderer.meta("APIResourceList", &discovery::api_resource_list(served));
-            let endpoint = DiscoveryEndpoint { plain, aggregated: None, negotiates_first: true };
+            let endpoint = DiscoveryEndpoint::new(plain, None, true);
             by_path.insert(format!("{root}/{}", served.group_version), endpoint);
         }
         let of_custom =
             |group: &&Group<'_>| group.versions.iter().all(|version| version.custom.is_some());
         let custom_groups = groups.iter().filter(of_custom).map(|group| group.name.clone());
         Self { by_path, custom_groups: custom_groups.collect() }
+    }
+
+    /// Aggregated discovery of `/apis` also has what peers serve, unless a client does not want it.
+    #[must_use]
+    pub fn with_peers(mut self, peers: &PeerProxy, schema: &Schema) -> Self {
+        let Some(endpoint) = self.by_path.get_mut("/apis") else { return self };
+        let Some(own) = &endpoint.aggregated else { return self };
+        endpoint.knows_peers = true;
+        let renderer = DiscoveryRenderer { schema, tables: Tables::new(schema) };
+        let merged = merge_groups(&peers.id, &renderer.groups_of(own), &peers.groups());
+        endpoint.peer_aggregated = merged
+            .map(|groups| renderer.aggregated_groups(value!({"metadata": {}, "items": (groups)})));
+        self
+    }
+
+    pub(crate) fn knows_peers(&self) -> bool {
+        self.by_path.get("/apis").is_some_and(|endpoint| endpoint.knows_peers)
     }
 
     /// Whether a group has nothing but custom resources.
@@ -127,6 +144,14 @@ impl DiscoveryDocuments {
 }
 
 impl DiscoveryEndpoint {
+    fn new(
+        plain: DiscoveryDocument,
+        aggregated: Option<DiscoveryDocument>,
+        negotiates_first: bool,
+    ) -> Self {
+        Self { plain, aggregated, peer_aggregated: None, knows_peers: false, negotiates_first }
+    }
+
     fn answer(
         &self,
         accept: Option<&str>,
@@ -144,14 +169,18 @@ impl DiscoveryEndpoint {
         if let Some(document) = &self.aggregated {
             for version in [V2, V2BETA1] {
                 let wanted = Some((DISCOVERY_GROUP, version, LIST));
-                if let Some(format) = DocumentFormat::negotiate(&clauses, |target| target == wanted)
-                {
-                    return Ok(document.aggregated_response(format, version, if_none_match));
-                }
+                let chosen = DocumentFormat::negotiate(&clauses, |target| target == wanted);
+                let Some((format, clause)) = chosen else { continue };
+                let with_peers = version == V2 && clause.param("profile") != Some("nopeer");
+                let merged = self.peer_aggregated.as_ref().filter(|_| with_peers);
+                let document = merged.unwrap_or(document);
+                let answer = document.aggregated_response(format, version, if_none_match);
+                let of_all_peers = self.knows_peers && with_peers;
+                return Ok(DocumentResponse { of_all_peers, ..answer });
             }
         }
         let format = DocumentFormat::negotiate(&clauses, |target| target.is_none());
-        let format = format.ok_or_else(|| ApiError::NotAcceptable(not_acceptable()))?;
+        let (format, _) = format.ok_or_else(|| ApiError::NotAcceptable(not_acceptable()))?;
         Ok(DocumentResponse::ok(format.media, self.plain.body(format)))
     }
 }
@@ -208,15 +237,17 @@ const FORMATS: [DocumentFormat; 3] = [
 ];
 
 impl DocumentFormat {
-    /// The first format of the first clause whose target `fits`.
-    fn negotiate(
-        clauses: &[accept::AcceptClause<'_>],
+    /// The first format of the first clause whose target `fits`, and the clause.
+    fn negotiate<'a, 'h>(
+        clauses: &'a [accept::AcceptClause<'h>],
         fits: impl Fn(Option<(&str, &str, &str)>) -> bool,
-    ) -> Option<Self> {
+    ) -> Option<(Self, &'a accept::AcceptClause<'h>)> {
         let fitting = clauses.iter().filter(|clause| fits(target(clause)));
-        let mut wanted =
-            fitting.filter_map(|clause| FORMATS.iter().find(|format| clause.allows(format.media)));
-        wanted.next().copied()
+        let mut wanted = fitting.filter_map(|clause| {
+            let format = FORMATS.iter().find(|format| clause.allows(format.media))?;
+            Some((*format, clause))
+        });
+        wanted.next()
     }
 }
 
@@ -286,6 +317,8 @@ impl DocumentResponse {
     }
 }
 
+const AGGREGATED_LIST: &str = "io.k8s.api.apidiscovery.v2.APIGroupDiscoveryList";
+
 struct DiscoveryRenderer<'a> {
     schema: &'a Schema,
     tables: Tables,
@@ -303,8 +336,19 @@ impl DiscoveryRenderer<'_> {
     }
 
     fn aggregated<'a>(&self, groups: impl Iterator<Item = &'a Group<'a>>) -> DiscoveryDocument {
-        let name = "io.k8s.api.apidiscovery.v2.APIGroupDiscoveryList";
-        let document = discovery::aggregated(groups);
+        self.aggregated_groups(discovery::aggregated(groups))
+    }
+
+    /// The groups of a document, in the form in which those of peers are read.
+    fn groups_of(&self, document: &DiscoveryDocument) -> Vec<Value> {
+        let options = json::DecodeOptions { strict: false };
+        let decoded =
+            json::decode(&document.json, self.schema, self.type_of(AGGREGATED_LIST), options);
+        decoded.expect("rendered above").value.items_at(&["items"]).to_vec()
+    }
+
+    fn aggregated_groups(&self, document: Value) -> DiscoveryDocument {
+        let name = AGGREGATED_LIST;
         // Compat: the ETag hashes the document without kind, apiVersion and the final newline.
         let hashed = self.json(name, &document);
         let hash = Sha512::digest(hashed.trim_ascii_end());

@@ -6,21 +6,21 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use codec::json::{self, DecodeOptions};
-use controllers::{Informer, Key, ObjectEvent, Pinned, ReconcileResult, Reconciler};
+use controllers::{BoxFuture, Informer};
 use http::{
     HeaderMap, HeaderValue, Response, StatusCode,
     header::{ACCEPT, CONTENT_TYPE, ETAG, IF_NONE_MATCH},
 };
-use meta::{ApiError, GroupVersion, Value, value};
+use meta::{GroupVersion, Value, value};
 use parking_lot::Mutex;
 use schema::Schema;
 
 use crate::{
     Registration, RemoteApis,
     api_service::ServiceReference,
-    backoff::Backoff,
     remote_available_controller::{DISCOVERY_BYTES_MAX, aggregator_user},
     remote_server::{Fetch, RemoteServer},
+    remote_spec_controller::{RemoteSpec, RemoteSpecController},
 };
 
 pub struct DiscoveryManager {
@@ -29,7 +29,6 @@ pub struct DiscoveryManager {
     schema: Arc<Schema>,
     /// The aggregated discovery of servers that have it. Several APIServices may share a server.
     cached: Mutex<HashMap<ServiceReference, Arc<Cached>>>,
-    failures: Backoff,
 }
 
 struct Cached {
@@ -43,39 +42,17 @@ impl DiscoveryManager {
         apis: Arc<RemoteApis>,
         schema: Arc<Schema>,
     ) -> Self {
-        let failures = Backoff::new(RETRY_MIN, REFRESH_INTERVAL);
-        Self { registration, apis, schema, cached: Mutex::default(), failures }
+        Self { registration, apis, schema, cached: Mutex::default() }
     }
 
     /// Runs until the server stops.
     pub async fn run(self, events: impl Informer) {
-        controllers::run_workqueue(self, events).await;
-    }
-
-    async fn sync(&self, server: &RemoteServer) -> Result<(), String> {
-        let fetched = self.fetch(server).await;
-        let api_service = &server.api_service;
-        self.apis.update(server, |api| {
-            let discovery = match &fetched {
-                // The server does not list it: it is there, and empty.
-                Ok(found) => found.clone().or_else(|| {
-                    let version = api_service.group_version.version.as_str();
-                    Some(Arc::new(value!({"version": version, "resources": []})))
-                }),
-                Err(_) => api.discovery.clone(),
-            };
-            let changed = api.discovery != discovery || api.current != fetched.is_ok();
-            (api.discovery, api.current) = (discovery, fetched.is_ok());
-            changed
-        });
-        fetched.map(drop)
+        RemoteSpecController::run(self.registration.clone(), self, events).await;
     }
 
     /// The `APIVersionDiscovery` of the group-version, if the server lists it.
     async fn fetch(&self, server: &RemoteServer) -> Result<Option<Arc<Value>>, String> {
-        if !server.api_service.available {
-            return Err("service unavailable".to_owned());
-        }
+        server.check_available()?;
         let wanted = &server.api_service.group_version;
         let known = self.cached.lock().get(&server.service).cloned();
         let mut headers = HeaderMap::new();
@@ -134,7 +111,7 @@ impl DiscoveryManager {
     /// By its type, so that all that is published has the right form, whatever the server says.
     fn decode(&self, type_name: &str, body: &[u8]) -> Result<Value, String> {
         let ty = self.schema.by_name(type_name).expect("the types of discovery are built in");
-        let decoded = json::decode(body, &self.schema, ty, DecodeOptions { strict: false });
+        let decoded = json::decode_body(body, &self.schema, ty, DecodeOptions { strict: false });
         decoded.map(|decoded| decoded.value).map_err(|error| error.to_string())
     }
 
@@ -158,11 +135,8 @@ async fn get(
 }
 
 const TIMEOUT: Duration = Duration::from_secs(5);
-const RETRY_MIN: Duration = Duration::from_millis(500);
-/// Compat: how often kube-aggregator looks for changes of a server's discovery.
-const REFRESH_INTERVAL: Duration = Duration::from_mins(1);
 
-fn is_aggregated(response: &Response<Bytes>) -> bool {
+pub(crate) fn is_aggregated(response: &Response<Bytes>) -> bool {
     let content_type = response.headers().get(CONTENT_TYPE).and_then(|text| text.to_str().ok());
     content_type.is_some_and(|text| text.contains("as=APIGroupDiscoveryList"))
 }
@@ -230,34 +204,35 @@ fn from_legacy(list: &Value, group_version: &GroupVersion) -> Value {
     value!({"version": (group_version.version.as_str()), "resources": (resources)})
 }
 
-impl Reconciler for DiscoveryManager {
+impl RemoteSpec for DiscoveryManager {
     const QUEUE: &'static str = "discovery-manager";
+    const NAME: &'static str = "discovery";
+    const RETRY_MIN: Duration = Duration::from_millis(500);
 
-    fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
-        vec![("".into(), event.name.clone())]
+    fn sync<'a>(&'a self, server: &'a RemoteServer) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let fetched = self.fetch(server).await;
+            let api_service = &server.api_service;
+            self.apis.update(server, |api| {
+                let discovery = match &fetched {
+                    // The server does not list it: it is there, and empty.
+                    Ok(found) => found.clone().or_else(|| {
+                        let version = api_service.group_version.version.as_str();
+                        Some(Arc::new(value!({"version": version, "resources": []})))
+                    }),
+                    Err(_) => api.discovery.clone(),
+                };
+                let changed = api.discovery != discovery || api.current != fetched.is_ok();
+                (api.discovery, api.current) = (discovery, fetched.is_ok());
+                changed
+            });
+            fetched.map(drop)
+        })
     }
 
-    fn reconcile<'a>(&'a self, key: &'a Key) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
-        Box::pin(async move {
-            let name = key.1.as_str();
-            let Some(server) = self.registration.find_by_name(name) else {
-                self.failures.reset(name);
-                self.forget_unused();
-                self.apis.remove(name);
-                return Ok(ReconcileResult::Done);
-            };
-            let after = match self.sync(&server).await {
-                Ok(()) => {
-                    self.failures.reset(name);
-                    REFRESH_INTERVAL
-                }
-                Err(error) => {
-                    tracing::debug!(name, error, "discovery of an APIService failed");
-                    self.failures.next(name)
-                }
-            };
-            Ok(ReconcileResult::RequeueAfter(after))
-        })
+    fn forget(&self, name: &str) {
+        self.forget_unused();
+        self.apis.remove(name);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use controllers::{Api, Informer, Key, ObjectEvent, Pinned, ReconcileResult, Reconciler};
+use controllers::{ApiClient, BoxFuture, Informer, Key, ObjectEvent, ReconcileResult, Reconciler};
 use meta::ApiError;
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub struct LocalAvailableController {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
     pub metrics: AvailabilityMetrics,
 }
 
@@ -30,7 +30,7 @@ impl Reconciler for LocalAvailableController {
         vec![("".into(), event.name.clone())]
     }
 
-    fn reconcile<'a>(&'a self, key: &'a Key) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<ReconcileResult, ApiError>> {
         Box::pin(async move {
             let object = match self.api.get(&api_services().named(&key.1)).await {
                 Err(error @ ApiError::NotFound { .. }) => {
@@ -49,7 +49,7 @@ impl Reconciler for LocalAvailableController {
 
 /// Writes the condition if it differs, and counts it in any case.
 pub(crate) async fn write_condition(
-    api: &dyn Api,
+    api: &dyn ApiClient,
     mut object: meta::Value,
     availability: &Availability,
     metrics: &AvailabilityMetrics,
@@ -68,7 +68,7 @@ pub(crate) async fn write_condition(
         message = availability.message,
         "changing APIService availability"
     );
-    let target = controllers::Target { subresource: "status", ..api_services().named(&name) };
+    let target = controllers::ResourceRef { subresource: "status", ..api_services().named(&name) };
     api.update(&target, &object).await?;
     if was_available && !is_available {
         metrics.count_unavailable(&name, availability.reason);

@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use meta::{GroupVersion, Map, Str, json, value};
 use schema::openapi::{
     CustomDefinitions, CustomResource, Describe, DocumentEncoding, DocumentSource, Path, Routes,
-    TypesByKind, v2_document, v3_document,
+    TypesByKind, v2_document, v3_document, v3_from_v2,
 };
 use schema::{ResourceFacts, Schema};
 use sha2::{Digest, Sha512};
@@ -74,6 +74,8 @@ enum DocumentScope {
     Group(Str),
     GroupVersion(GroupVersion, Vec<Arc<ResourceFacts>>),
     Custom(GroupVersion, Vec<Arc<CustomResource>>),
+    /// From this OpenAPI v2 of another server.
+    Converted(Bytes),
 }
 
 impl OpenApi {
@@ -113,6 +115,11 @@ impl OpenApi {
     /// The keys of the v3 documents, such as `apis/apps/v1`.
     pub fn documents(&self) -> impl Iterator<Item = &str> {
         self.v3.keys().map(String::as_str)
+    }
+
+    /// Whether there is a v3 document of this key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.v3.contains_key(key)
     }
 
     /// The paths for the index; one stands for all v3 documents.
@@ -220,11 +227,15 @@ fn scopes(served: &[ServedGroupVersion]) -> BTreeMap<String, DocumentScope> {
     ]);
     for served in served {
         let group_version = &served.group_version;
-        if served.remote.is_some() {
+        if let Some(remote) = &served.remote {
             let group = &group_version.group;
             let scope = || DocumentScope::Group(group.clone());
             if !group.is_empty() {
                 scopes.entry(format!("apis/{group}")).or_insert_with(scope);
+            }
+            if let Some(v2) = remote.converted_v2.clone() {
+                let root = if group.is_empty() { "api" } else { "apis" };
+                scopes.insert(format!("{root}/{group_version}"), DocumentScope::Converted(v2));
             }
             continue;
         }
@@ -257,8 +268,11 @@ impl DocumentScope {
                 let same = |(a, b): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(a, b);
                 a == b && of_a.len() == of_b.len() && of_a.iter().zip(of_b).all(same)
             }
-            (Self::GroupVersion(..), Self::Custom(..))
-            | (Self::Custom(..), Self::GroupVersion(..)) => false,
+            (Self::Converted(a), Self::Converted(b)) => a == b,
+            (
+                Self::GroupVersion(..) | Self::Custom(..) | Self::Converted(_),
+                Self::GroupVersion(..) | Self::Custom(..) | Self::Converted(_),
+            ) => false,
             // The others are determined by their key.
             _ => true,
         }
@@ -281,6 +295,7 @@ impl DocumentScope {
             Self::Custom(group_version, resources) => {
                 routes.of_custom(group_version, resources.iter().map(AsRef::as_ref))
             }
+            Self::Converted(_) => Vec::new(),
         }
     }
 
@@ -389,6 +404,11 @@ impl<'a> OpenApiRenderer<'a> {
                     codec::json::decode_any(part, options).ok().map(|decoded| decoded.value)
                 });
                 v2_document(source, &paths, foreign, form)
+            }
+            DocumentScope::Converted(v2) => {
+                let options = codec::json::DecodeOptions { strict: false };
+                let v2 = codec::json::decode_any(v2, options).map(|decoded| decoded.value);
+                v3_from_v2(&v2.unwrap_or_default(), form)
             }
             DocumentScope::GroupVersion(home, _) => v3_document(source, Some(home), &paths, form),
             _ => v3_document(source, None, &paths, form),

@@ -2,35 +2,33 @@
 //! be read is left out, and the last good part stays.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use codec::json::{self, DecodeOptions};
-use controllers::{Informer, Key, ObjectEvent, Pinned, ReconcileResult, Reconciler};
-use http::{
-    HeaderMap, HeaderValue, StatusCode,
-    header::{ACCEPT, ETAG, IF_NONE_MATCH},
-};
-use meta::{ApiError, Map, Value};
-use parking_lot::Mutex;
+use controllers::{BoxFuture, Informer};
+use meta::{Map, Value};
 use prometheus::{GaugeVec, IntCounterVec, Opts, Registry};
 
 use crate::{
     Registration, RemoteApis,
-    backoff::Backoff,
-    openapiv3_controller::{REFRESH_INTERVAL, RETRY_MIN, openapi_user},
-    remote_server::{Fetch, RemoteServer},
+    remote_server::RemoteServer,
+    remote_spec_controller::{
+        OPENAPI_RETRY_MIN, OpenApiV2, OpenApiV2Reader, RemoteSpec, RemoteSpecController,
+    },
 };
 
 pub struct OpenApiController {
     registration: Arc<Registration>,
+    parts: Parts,
+}
+
+struct Parts {
     apis: Arc<RemoteApis>,
-    /// Of the parts that are known, by the names of APIServices.
-    etags: Mutex<HashMap<String, HeaderValue>>,
-    failures: Backoff,
+    documents: OpenApiV2Reader,
     metrics: OpenApiMetrics,
 }
 
@@ -40,77 +38,78 @@ impl OpenApiController {
         apis: Arc<RemoteApis>,
         metrics: OpenApiMetrics,
     ) -> Self {
-        let failures = Backoff::new(RETRY_MIN, REFRESH_INTERVAL);
-        Self { registration, apis, etags: Mutex::default(), failures, metrics }
+        let documents = OpenApiV2Reader::default();
+        Self { registration, parts: Parts { apis, documents, metrics } }
     }
 
     /// Runs until the server stops.
     pub async fn run(self, events: impl Informer) {
-        controllers::run_workqueue(self, events).await;
-    }
-
-    async fn sync(&self, server: &RemoteServer) -> Result<(), String> {
-        if !server.api_service.available {
-            return Err("service unavailable".to_owned());
-        }
-        let name = server.api_service.name.as_str();
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        let known = self.etags.lock().get(name).cloned();
-        if let Some(etag) = known {
-            headers.insert(IF_NONE_MATCH, etag);
-        }
-        let fetch = Fetch {
-            path: "/openapi/v2",
-            headers,
-            user: &openapi_user(),
-            timeout: TIMEOUT,
-            bytes_max: DOCUMENT_BYTES_MAX,
-        };
-        let response = server.fetch(fetch).await?;
-        let part = match response.status() {
-            StatusCode::NOT_MODIFIED => return Ok(()),
-            StatusCode::NOT_FOUND => None,
-            StatusCode::OK => {
-                let (body, prefix) = (response.body().clone(), server.api_service.discovery_path());
-                // A large document takes a while.
-                let part = tokio::task::spawn_blocking(move || own_part(&body, &prefix));
-                Some(part.await.map_err(|error| error.to_string())??)
-            }
-            code => return Err(format!("/openapi/v2 answered {}", code.as_u16())),
-        };
-        match response.headers().get(ETAG) {
-            Some(etag) => drop(self.etags.lock().insert(name.to_owned(), etag.clone())),
-            None => drop(self.etags.lock().remove(name)),
-        }
-        let began = Instant::now();
-        let was_known = self.apis.get(name).openapi_v2.is_some();
-        let regenerated = self.apis.update(server, |api| {
-            let changed = api.openapi_v2 != part;
-            api.openapi_v2.clone_from(&part);
-            changed
-        });
-        if regenerated {
-            let reason = if was_known { "update" } else { "add" };
-            self.metrics.regenerated(name, reason, began.elapsed());
-        }
-        Ok(())
+        RemoteSpecController::run(self.registration, self.parts, events).await;
     }
 }
 
-const TIMEOUT: Duration = Duration::from_mins(1);
-/// kube-apiserver's own document, the largest that is known, has 4 MB.
-const DOCUMENT_BYTES_MAX: usize = 16 << 20;
+impl RemoteSpec for Parts {
+    const QUEUE: &'static str = "open_api_aggregation_controller";
+    const NAME: &'static str = "OpenAPI v2";
+    const RETRY_MIN: Duration = OPENAPI_RETRY_MIN;
+
+    fn sync<'a>(&'a self, server: &'a RemoteServer) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let name = server.api_service.name.as_str();
+            let is_known = self.apis.get(name).openapi_v2.is_some();
+            let part = match self.documents.read(server, is_known, own_part).await? {
+                OpenApiV2::Unchanged => return Ok(()),
+                OpenApiV2::Missing => None,
+                OpenApiV2::Part(part) => Some(part),
+            };
+            let began = Instant::now();
+            let regenerated = self.apis.update(server, |api| {
+                let changed = api.openapi_v2 != part;
+                api.openapi_v2.clone_from(&part);
+                changed
+            });
+            if regenerated {
+                let reason = if is_known { "update" } else { "add" };
+                self.metrics.regenerated(name, reason, began.elapsed());
+            }
+            Ok(())
+        })
+    }
+
+    fn forget(&self, name: &str) {
+        if self.documents.forget(name) {
+            self.metrics.regenerated(name, "delete", Duration::ZERO);
+        }
+    }
+}
 
 /// The paths below `prefix` with what they refer to, as JSON.
 fn own_part(document: &[u8], prefix: &str) -> Result<Bytes, String> {
-    let document = json::decode_any(document, DecodeOptions { strict: false });
+    Ok(written(own_members(document, prefix)?.0))
+}
+
+/// The same with `info`.
+pub(crate) fn own_document(document: &[u8], prefix: &str) -> Result<Bytes, String> {
+    let (mut part, info) = own_members(document, prefix)?;
+    part.insert("info", info);
+    Ok(written(part))
+}
+
+fn written(part: Map) -> Bytes {
+    let mut out = Vec::new();
+    meta::json::write_value(&mut out, &Value::Object(part));
+    out.into()
+}
+
+fn own_members(document: &[u8], prefix: &str) -> Result<(Map, Value), String> {
+    let document = json::decode_any_body(document, DecodeOptions { strict: false });
     let mut document = document.map_err(|error| error.to_string())?.value;
+    let info = document.remove_at(&["info"]).unwrap_or_default();
     let mut take = |member: &str| match document.remove_at(&[member]) {
         Some(Value::Object(members)) => members,
         _ => Map::new(),
     };
-    let (mut paths, definitions, parameters) =
+    let (mut paths, mut definitions, mut parameters) =
         (take("paths"), take("definitions"), take("parameters"));
     let below = format!("{prefix}/");
     paths.retain(|path, _| path == prefix || path.starts_with(&below));
@@ -118,26 +117,24 @@ fn own_part(document: &[u8], prefix: &str) -> Result<Bytes, String> {
     for path in paths.values() {
         wanted.add_references(path);
     }
-    let (mut kept_definitions, mut kept_parameters) = (Map::new(), Map::new());
-    // References of references; each name is taken once.
+    // References of references; each name is followed once.
     while let Some(reference) = wanted.next.pop() {
-        let (from, kept, name) = match reference.split_once('/') {
-            Some(("definitions", name)) => (&definitions, &mut kept_definitions, name),
-            Some(("parameters", name)) => (&parameters, &mut kept_parameters, name),
-            _ => continue,
+        let found = match reference.split_once('/') {
+            Some(("definitions", name)) => definitions.get(name),
+            Some(("parameters", name)) => parameters.get(name),
+            _ => None,
         };
-        if let Some(found) = from.get(name) {
+        if let Some(found) = found {
             wanted.add_references(found);
-            kept.insert(name, found.clone());
         }
     }
+    definitions.retain(|name, _| wanted.seen.contains(&format!("definitions/{name}")));
+    parameters.retain(|name, _| wanted.seen.contains(&format!("parameters/{name}")));
     let mut part = Map::new();
     part.insert("paths", Value::Object(paths));
-    part.insert("definitions", Value::Object(kept_definitions));
-    part.insert("parameters", Value::Object(kept_parameters));
-    let mut out = Vec::new();
-    meta::json::write_value(&mut out, &Value::Object(part));
-    Ok(out.into())
+    part.insert("definitions", Value::Object(definitions));
+    part.insert("parameters", Value::Object(parameters));
+    Ok((part, info))
 }
 
 /// References that are to be followed.
@@ -171,38 +168,6 @@ impl Wanted {
             }
             _ => {}
         }
-    }
-}
-
-impl Reconciler for OpenApiController {
-    const QUEUE: &'static str = "open_api_aggregation_controller";
-
-    fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
-        vec![("".into(), event.name.clone())]
-    }
-
-    fn reconcile<'a>(&'a self, key: &'a Key) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
-        Box::pin(async move {
-            let name = key.1.as_str();
-            let Some(server) = self.registration.find_by_name(name) else {
-                self.failures.reset(name);
-                if self.etags.lock().remove(name).is_some() {
-                    self.metrics.regenerated(name, "delete", Duration::ZERO);
-                }
-                return Ok(ReconcileResult::Done);
-            };
-            let after = match self.sync(&server).await {
-                Ok(()) => {
-                    self.failures.reset(name);
-                    REFRESH_INTERVAL
-                }
-                Err(error) => {
-                    tracing::debug!(name, error, "OpenAPI v2 of an APIService failed");
-                    self.failures.next(name)
-                }
-            };
-            Ok(ReconcileResult::RequeueAfter(after))
-        })
     }
 }
 

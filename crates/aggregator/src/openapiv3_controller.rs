@@ -1,66 +1,109 @@
 //! `apiservice-openapiv3-controller`: where the OpenAPI v3 documents of remote group-versions are. The
-//! documents themselves are not kept: requests for them are proxied.
+//! documents themselves are not kept: requests for them are proxied. For a server without v3 there is one
+//! that is converted from its v2.
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use codec::json::{self, DecodeOptions};
-use controllers::{Informer, Key, ObjectEvent, Pinned, ReconcileResult, Reconciler};
+use controllers::{BoxFuture, Informer};
 use http::{HeaderMap, StatusCode};
-use meta::{ApiError, User};
 
 use crate::{
     Registration, RemoteApis,
-    backoff::Backoff,
+    openapi_controller::own_document,
     remote_server::{Fetch, RemoteServer},
+    remote_spec_controller::{
+        OPENAPI_RETRY_MIN, OPENAPI_TIMEOUT, OpenApiV2, OpenApiV2Reader, RemoteSpec,
+        RemoteSpecController, openapi_user,
+    },
 };
 
 pub struct OpenApiV3Controller {
     registration: Arc<Registration>,
+    urls: Urls,
+}
+
+struct Urls {
     apis: Arc<RemoteApis>,
-    failures: Backoff,
+    /// Those that are converted.
+    documents: OpenApiV2Reader,
 }
 
 impl OpenApiV3Controller {
     pub fn new(registration: Arc<Registration>, apis: Arc<RemoteApis>) -> Self {
-        Self { registration, apis, failures: Backoff::new(RETRY_MIN, REFRESH_INTERVAL) }
+        Self { registration, urls: Urls { apis, documents: OpenApiV2Reader::default() } }
     }
 
     /// Runs until the server stops.
     pub async fn run(self, events: impl Informer) {
-        controllers::run_workqueue(self, events).await;
-    }
-
-    async fn sync(&self, server: &RemoteServer) -> Result<(), String> {
-        let found = fetch(server).await?;
-        self.apis.update(server, |api| {
-            let changed = api.openapi_v3 != found;
-            api.openapi_v3.clone_from(&found);
-            changed
-        });
-        Ok(())
+        RemoteSpecController::run(self.registration, self.urls, events).await;
     }
 }
 
-/// Where the document of the group-version is; None: the server has none.
-async fn fetch(server: &RemoteServer) -> Result<Option<String>, String> {
-    if !server.api_service.available {
-        return Err("service unavailable".to_owned());
+impl RemoteSpec for Urls {
+    const QUEUE: &'static str = "open_api_v3_aggregation_controller";
+    const NAME: &'static str = "OpenAPI v3";
+    const RETRY_MIN: Duration = OPENAPI_RETRY_MIN;
+
+    fn sync<'a>(&'a self, server: &'a RemoteServer) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let (url, converted) = match fetch(server).await? {
+                Index::Url(url) => (url, None),
+                Index::Missing => (None, self.converted_v2(server).await?),
+            };
+            self.apis.update(server, |api| {
+                let changed = api.openapi_v3 != url || api.converted_v2 != converted;
+                api.openapi_v3.clone_from(&url);
+                api.converted_v2.clone_from(&converted);
+                changed
+            });
+            Ok(())
+        })
     }
+
+    fn forget(&self, name: &str) {
+        self.documents.forget(name);
+    }
+}
+
+impl Urls {
+    /// The group-version's part of v2.
+    async fn converted_v2(&self, server: &RemoteServer) -> Result<Option<Bytes>, String> {
+        let known = self.apis.get(&server.api_service.name).converted_v2.clone();
+        Ok(match self.documents.read(server, known.is_some(), own_document).await? {
+            OpenApiV2::Unchanged => known,
+            OpenApiV2::Missing => None,
+            OpenApiV2::Part(part) => Some(part),
+        })
+    }
+}
+
+/// What a server says about its v3 documents.
+enum Index {
+    /// Where that of the group-version is; None: there is none.
+    Url(Option<String>),
+    /// The server does not know v3.
+    Missing,
+}
+
+async fn fetch(server: &RemoteServer) -> Result<Index, String> {
+    server.check_available()?;
     let response = server
         .fetch(Fetch {
             path: "/openapi/v3",
             headers: HeaderMap::new(),
             user: &openapi_user(),
-            timeout: TIMEOUT,
+            timeout: OPENAPI_TIMEOUT,
             bytes_max: INDEX_BYTES_MAX,
         })
         .await?;
     match response.status() {
         StatusCode::OK => {}
-        StatusCode::NOT_FOUND => return Ok(None),
+        StatusCode::NOT_FOUND => return Ok(Index::Missing),
         code => return Err(format!("/openapi/v3 answered {}", code.as_u16())),
     }
-    let index = json::decode_any(response.body(), DecodeOptions { strict: false });
+    let index = json::decode_any_body(response.body(), DecodeOptions { strict: false });
     let index = index.map_err(|error| error.to_string())?.value;
     // The server's other documents (`version`, other groups) are not its own to tell here.
     let own = server.api_service.discovery_path();
@@ -68,49 +111,8 @@ async fn fetch(server: &RemoteServer) -> Result<Option<String>, String> {
     let url = index.str_at(&["paths", own, "serverRelativeURL"]);
     let expected = format!("/openapi/v3/{own}");
     let is_own = url == expected || url.starts_with(&format!("{expected}?"));
-    Ok(is_own.then(|| url.to_owned()))
+    Ok(Index::Url(is_own.then(|| url.to_owned())))
 }
 
-/// Compat: the user of kube-aggregator's OpenAPI controllers, which discovery roles allow.
-pub(crate) fn openapi_user() -> User {
-    User {
-        name: "system:aggregator".into(),
-        groups: vec![User::AUTHENTICATED.into()],
-        ..User::default()
-    }
-}
-
-const TIMEOUT: Duration = Duration::from_mins(1);
 /// A line for each group-version.
 const INDEX_BYTES_MAX: usize = 1 << 20;
-pub(crate) const RETRY_MIN: Duration = Duration::from_secs(1);
-pub(crate) const REFRESH_INTERVAL: Duration = Duration::from_mins(1);
-
-impl Reconciler for OpenApiV3Controller {
-    const QUEUE: &'static str = "open_api_v3_aggregation_controller";
-
-    fn keys_for(&self, event: &ObjectEvent) -> Vec<Key> {
-        vec![("".into(), event.name.clone())]
-    }
-
-    fn reconcile<'a>(&'a self, key: &'a Key) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
-        Box::pin(async move {
-            let name = key.1.as_str();
-            let Some(server) = self.registration.find_by_name(name) else {
-                self.failures.reset(name);
-                return Ok(ReconcileResult::Done);
-            };
-            let after = match self.sync(&server).await {
-                Ok(()) => {
-                    self.failures.reset(name);
-                    REFRESH_INTERVAL
-                }
-                Err(error) => {
-                    tracing::debug!(name, error, "OpenAPI v3 of an APIService failed");
-                    self.failures.next(name)
-                }
-            };
-            Ok(ReconcileResult::RequeueAfter(after))
-        })
-    }
-}

@@ -108,7 +108,7 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Authentication and impersonation have taken them out; a spelling that they do not know must not become
 /// an identity at the next server.
-fn remove_credentials(request: &mut Request<Incoming>) {
+pub(crate) fn remove_credentials(request: &mut Request<Incoming>) {
     let is_one = |name: &&HeaderName| {
         let dashed = name.as_str().replace('_', "-");
         dashed == AUTHORIZATION.as_str()
@@ -123,7 +123,7 @@ fn remove_credentials(request: &mut Request<Incoming>) {
 
 /// The path that was authorized, encoded anew, so that nothing in it can be read in another way; and the
 /// query as it came.
-fn sent_path(decoded: &str, query: Option<&str>) -> String {
+pub(crate) fn sent_path(decoded: &str, query: Option<&str>) -> String {
     let path = utf8_percent_encode(decoded, PATH);
     match query {
         Some(query) => format!("{path}?{query}"),
@@ -148,7 +148,7 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'@');
 
 /// Compat: kube-aggregator answers in plain text.
-fn refusal(code: StatusCode, why: &str) -> Response<Body> {
+pub(crate) fn refusal(code: StatusCode, why: &str) -> Response<Body> {
     let mut response = Response::new(Body::from(format!("{why}\n")));
     *response.status_mut() = code;
     let text = HeaderValue::from_static("text/plain; charset=utf-8");

@@ -8,7 +8,9 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use controllers::{Api, Informer, InformerEvent, ObjectEvent, Pinned, Resource, Target};
+use controllers::{
+    ApiClient, BoxFuture, Informer, InformerEvent, ObjectEvent, Resource, ResourceRef,
+};
 use meta::{GroupVersion, Value};
 use parking_lot::Mutex;
 use serve::Delegates;
@@ -23,7 +25,8 @@ pub struct Registration {
     settings: RemoteSettings,
     servers: ArcSwap<HashMap<GroupVersion, Arc<RemoteServer>>>,
     /// Where the group-versions are claimed, once the chain is put together.
-    delegates: OnceLock<Arc<Delegates>>,
+    /// Weak: the chain has a server that refers to this.
+    delegates: OnceLock<Weak<Delegates>>,
     subscribers: Mutex<Vec<Weak<Changes>>>,
     /// Called when the table has changed.
     changed: Box<dyn Fn() + Send + Sync>,
@@ -41,10 +44,10 @@ impl Registration {
     }
 
     /// From now on the chain learns of remote group-versions.
-    pub fn connect(&self, delegates: Arc<Delegates>) {
+    pub fn connect(&self, delegates: &Arc<Delegates>) {
         let known = self.servers.load().keys().cloned().collect();
         delegates.replace_group_versions(ProxyHandler::NAME, known);
-        drop(self.delegates.set(delegates));
+        let _ = self.delegates.set(Arc::downgrade(delegates));
     }
 
     /// The server of a remote group-version.
@@ -99,7 +102,7 @@ impl Registration {
         }
         let group_versions = servers.keys().cloned().collect();
         self.servers.store(Arc::new(servers));
-        if let Some(delegates) = self.delegates.get() {
+        if let Some(delegates) = self.delegates.get().and_then(Weak::upgrade) {
             delegates.replace_group_versions(ProxyHandler::NAME, group_versions);
         }
         (self.changed)();
@@ -120,7 +123,7 @@ impl Registration {
     }
 
     /// Runs until the server stops: every change of an APIService counts at once.
-    pub async fn run(self: Arc<Self>, api: Arc<dyn Api>, mut events: impl Informer) {
+    pub async fn run(self: Arc<Self>, api: Arc<dyn ApiClient>, mut events: impl Informer) {
         loop {
             if let Err(error) = self.sync(&*api).await {
                 tracing::warn!(%error, "cannot list the APIServices");
@@ -140,7 +143,7 @@ impl Registration {
     }
 
     /// Reads all APIServices.
-    pub async fn sync(&self, api: &dyn Api) -> Result<(), meta::ApiError> {
+    pub async fn sync(&self, api: &dyn ApiClient) -> Result<(), meta::ApiError> {
         let known = api.list(&api_services()).await?;
         self.replace(known.iter().map(ApiService::read));
         Ok(())
@@ -150,8 +153,8 @@ impl Registration {
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The resource of APIServices.
-pub fn api_services() -> Target {
-    Target::cluster("apiregistration.k8s.io", "v1", "apiservices")
+pub fn api_services() -> ResourceRef {
+    ResourceRef::cluster("apiregistration.k8s.io", "v1", "apiservices")
 }
 
 /// Changes of the table of remote servers.
@@ -182,7 +185,7 @@ impl Changes {
 }
 
 impl Informer for RegistrationEvents {
-    fn next(&mut self) -> Pinned<'_, Option<InformerEvent>> {
+    fn next(&mut self) -> BoxFuture<'_, Option<InformerEvent>> {
         Box::pin(async move {
             let name = self.0.next().await;
             let resource = Resource { gvr: api_services().gvr, namespaced: false };
@@ -215,7 +218,7 @@ mod tests {
             _: &'a str,
             name: &'a str,
             _: u16,
-        ) -> client::Pinned<'a, Result<HostPort, ResolveError>> {
+        ) -> client::BoxFuture<'a, Result<HostPort, ResolveError>> {
             Box::pin(async move { Err(ResolveError::NotFound { name: name.to_owned() }) })
         }
     }

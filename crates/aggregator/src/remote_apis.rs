@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use meta::{Value, value};
+use tokio::sync::watch;
 
 use crate::{Registration, ServedGroupVersion, remote_server::RemoteServer};
 
@@ -13,6 +14,8 @@ pub struct RemoteApis {
     by_name: ArcSwap<BTreeMap<String, Arc<RemoteApi>>>,
     /// Called when anything has changed.
     changed: Box<dyn Fn() + Send + Sync>,
+    /// Wakes those that follow the changes.
+    revisions: watch::Sender<()>,
 }
 
 /// What a remote group-version says about itself.
@@ -24,13 +27,16 @@ pub struct RemoteApi {
     pub(crate) current: bool,
     /// Where its OpenAPI v3 is, below this server too: `/openapi/v3/apis/g/v1?hash=…`.
     pub(crate) openapi_v3: Option<String>,
+    /// Of a server without OpenAPI v3: its part of v2 with `info`, which is converted.
+    pub(crate) converted_v2: Option<Bytes>,
     /// Its part of OpenAPI v2: JSON with `paths`, `definitions` and `parameters`.
     pub(crate) openapi_v2: Option<Bytes>,
 }
 
 impl RemoteApis {
     pub fn new(changed: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { by_name: ArcSwap::default(), changed: Box::new(changed) })
+        let revisions = watch::Sender::new(());
+        Arc::new(Self { by_name: ArcSwap::default(), changed: Box::new(changed), revisions })
     }
 
     /// The remote group-versions with what they say, those that were never heard of included.
@@ -70,9 +76,19 @@ impl RemoteApis {
             known
         });
         if changed {
-            (self.changed)();
+            self.notify();
         }
         changed
+    }
+
+    /// A receiver that is woken by each change.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
+        self.revisions.subscribe()
+    }
+
+    fn notify(&self) {
+        (self.changed)();
+        self.revisions.send_replace(());
     }
 
     pub(crate) fn remove(&self, name: &str) {
@@ -81,7 +97,7 @@ impl RemoteApis {
             known.remove(name);
             known
         });
-        (self.changed)();
+        self.notify();
     }
 }
 

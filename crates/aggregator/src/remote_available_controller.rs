@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use client::ServiceLookup;
-use controllers::{Api, Informer, Key, ObjectEvent, Pinned, ReconcileResult, Reconciler};
+use controllers::{ApiClient, BoxFuture, Informer, Key, ObjectEvent, ReconcileResult, Reconciler};
 use futures_util::future::select_ok;
 use http::HeaderMap;
 use meta::{ApiError, User, Value, field::quote};
@@ -20,7 +20,7 @@ use crate::{
 };
 
 pub struct RemoteAvailableController {
-    api: Arc<dyn Api>,
+    api: Arc<dyn ApiClient>,
     registration: Arc<Registration>,
     lookup: Arc<dyn ServiceLookup>,
     metrics: AvailabilityMetrics,
@@ -29,7 +29,7 @@ pub struct RemoteAvailableController {
 
 impl RemoteAvailableController {
     pub fn new(
-        api: Arc<dyn Api>,
+        api: Arc<dyn ApiClient>,
         registration: Arc<Registration>,
         lookup: Arc<dyn ServiceLookup>,
         metrics: AvailabilityMetrics,
@@ -174,7 +174,7 @@ impl Reconciler for RemoteAvailableController {
         affected.map(|server| key(&server.api_service.name)).collect()
     }
 
-    fn reconcile<'a>(&'a self, key: &'a Key) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<ReconcileResult, ApiError>> {
         Box::pin(async move {
             let name = key.1.as_str();
             let object = match self.api.get(&api_services().named(name)).await {

@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use client::{
-    Call, Client, Config, ConfigError, Dial, HostPort, Identity, Limits, ServiceResolver, Tls,
-    Trust, go_text, url_error,
+    Call, CertificateMetrics, Client, Config, ConfigError, Dial, HostPort, Identity, Limits,
+    ResponseBody, SendOptions, ServiceResolver, Tls, Trust, generic_message, go_text, url_error,
 };
-use http::{HeaderMap, Method, Response, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header::ACCEPT};
 use meta::User;
 use proxy::Redirects;
 use tokio::time::Instant;
@@ -60,6 +60,11 @@ impl RemoteServer {
         })
     }
 
+    /// Err: its condition says that it is away; the controllers do not ask it then.
+    pub(crate) fn check_available(&self) -> Result<(), String> {
+        if self.api_service.available { Ok(()) } else { Err("service unavailable".to_owned()) }
+    }
+
     /// The name that the server's certificate must have.
     fn authority(&self) -> String {
         let ServiceReference { namespace, name, port } = &self.service;
@@ -83,24 +88,64 @@ impl RemoteServer {
 
     /// A document of the server, whole. No answer is longer or takes longer than allowed.
     pub(crate) async fn fetch(&self, fetch: Fetch<'_>) -> Result<Response<Bytes>, String> {
+        self.call(Method::GET, Bytes::new(), fetch).await
+    }
+
+    /// A request of this server itself, with the whole answer.
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        body: Bytes,
+        fetch: Fetch<'_>,
+    ) -> Result<Response<Bytes>, String> {
         let Fetch { path, mut headers, user, timeout, bytes_max } = fetch;
         let client = self.client.as_ref().map_err(Clone::clone)?;
         let address = self.resolve().await?;
         let shown = shown_url(&address, path);
         headers.extend(user_headers(user)?);
         let call = Call {
-            method: Method::GET,
+            method: method.clone(),
             url: self.url(path)?,
             headers,
-            body: Bytes::new(),
+            body,
             connect_to: Some(address),
             deadline: Instant::now() + timeout,
             response_bytes_max: bytes_max,
         };
         let called = client.call(call).await;
-        called.map_err(|error| url_error(&Method::GET, &shown, &go_text(&error)))
+        called.map_err(|error| url_error(&method, &shown, &go_text(&error)))
+    }
+
+    /// The answer to a GET as it arrives, for watches. The caller ends it by dropping it.
+    pub(crate) async fn stream(
+        &self,
+        path: &str,
+        accept: &'static str,
+        user: &User,
+    ) -> Result<ResponseBody, String> {
+        let client = self.client.as_ref().map_err(Clone::clone)?;
+        let address = self.resolve().await?;
+        let shown = shown_url(&address, path);
+        let mut request = Request::new(client::empty_body());
+        *request.uri_mut() = self.url(path)?;
+        *request.headers_mut() = user_headers(user)?;
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(accept));
+        let options = SendOptions {
+            connect_to: Some(address),
+            deadline: Some(Instant::now() + STREAM_START_TIMEOUT),
+            ..SendOptions::default()
+        };
+        let failed = |error| url_error(&Method::GET, &shown, &go_text(&error));
+        let response = client.send(request, options).await.map_err(failed)?;
+        match response.status() {
+            StatusCode::OK => Ok(response.into_body()),
+            code => Err(generic_message(code.as_u16(), "unknown")),
+        }
     }
 }
+
+/// For the head of the answer to a watch.
+const STREAM_START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// As messages show it: where the connection went.
 pub(crate) fn shown_url(HostPort { host, port }: &HostPort, path: &str) -> String {
@@ -134,7 +179,12 @@ fn new_client(
     };
     let server_name = Some(format!("{}.{}.svc", service.name, service.namespace));
     let config = Config {
-        tls: Tls { trust, server_name, identity: settings.identity.clone() },
+        tls: Tls {
+            trust,
+            server_name,
+            identity: settings.identity.clone(),
+            certificate_metrics: CertificateMetrics::KubeAggregator,
+        },
         dial: settings.dial.clone(),
         limits: Limits::for_proxy(),
         ..Config::default()

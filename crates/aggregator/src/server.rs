@@ -1,8 +1,11 @@
 //! The front of the chain: discovery and OpenAPI of the whole, and the 404 for what no server owns.
 
 use std::{
-    sync::{Arc, OnceLock},
-    time::SystemTime,
+    sync::{
+        Arc, LazyLock, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
 };
 
 use arc_swap::ArcSwapOption;
@@ -15,8 +18,10 @@ use http::{
     },
 };
 use hyper::body::Incoming;
-use meta::{ApiError, GroupVersion, Query, RequestInfo};
+use meta::{ApiError, AuditRecord, GroupVersion, Query, RequestInfo};
+use prometheus::{IntCounter, Registry};
 use serve::{Body, Claims, Context, Delegate, Serving};
+use tokio::sync::{Notify, watch};
 
 use crate::{
     DiscoveryDocuments, DocumentRequest, DocumentResponse, OpenApi, Registration,
@@ -30,13 +35,90 @@ pub struct Aggregator {
     openapi: ArcSwapOption<OpenApi>,
     /// The group-versions of other servers, once there may be any.
     registration: OnceLock<Arc<Registration>>,
+    freshness: Freshness,
 }
 
+/// Lets readers wait for documents that are being rendered: a client that has created a definition finds it
+/// in discovery.
+#[derive(Default)]
+struct Freshness {
+    /// Changes of the served kinds so far.
+    changes: AtomicU64,
+    /// How many of them the documents have.
+    published: watch::Sender<u64>,
+    /// A reader waits.
+    awaited: Notify,
+}
+
+/// A reader waits no longer than this, and gets the documents that there are.
+const FRESH_WAIT_MAX: Duration = Duration::from_secs(1);
+
+impl Freshness {
+    async fn wait(&self) {
+        let changes = self.changes.load(Ordering::Acquire);
+        if *self.published.borrow() >= changes {
+            return;
+        }
+        let mut published = self.published.subscribe();
+        self.awaited.notify_one();
+        let published = published.wait_for(|published| *published >= changes);
+        if tokio::time::timeout(FRESH_WAIT_MAX, published).await.is_err() {
+            tracing::warn!("discovery is behind the served kinds");
+        }
+    }
+}
+
+/// `aggregator_discovery_nopeer_requests_total`
+static NO_PEER_REQUESTS: LazyLock<IntCounter> = LazyLock::new(|| {
+    let help = "Requests for the discovery of this server alone.";
+    IntCounter::new("aggregator_discovery_nopeer_requests_total", help).expect("valid names")
+});
+
+/// `aggregator_discovery_peer_aggregated_cache_hits_total`
+static PEER_AGGREGATED_HITS: LazyLock<IntCounter> = LazyLock::new(|| {
+    let help = "Requests for the discovery of all API servers.";
+    let name = "aggregator_discovery_peer_aggregated_cache_hits_total";
+    IntCounter::new(name, help).expect("valid names")
+});
+
+/// `aggregator_discovery_peer_aggregated_cache_misses_total`: the document is rendered when something has
+/// changed, and not by the next request.
+static PEER_AGGREGATED_MISSES: LazyLock<IntCounter> = LazyLock::new(|| {
+    let help = "How often the discovery of all API servers was rendered.";
+    let name = "aggregator_discovery_peer_aggregated_cache_misses_total";
+    IntCounter::new(name, help).expect("valid names")
+});
+
 impl Aggregator {
-    /// From now on this is what is served.
-    pub fn publish(&self, documents: DiscoveryDocuments, openapi: OpenApi) {
+    pub fn register_metrics(registry: &Registry) {
+        for counter in [&NO_PEER_REQUESTS, &PEER_AGGREGATED_HITS, &PEER_AGGREGATED_MISSES] {
+            registry.register(Box::new(LazyLock::force(counter).clone())).expect("registered once");
+        }
+    }
+
+    /// The served kinds have changed; readers wait until they are published.
+    pub fn mark_changed(&self) {
+        self.freshness.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// The number of changes that documents have which are rendered from now on.
+    pub fn changes(&self) -> u64 {
+        self.freshness.changes.load(Ordering::Acquire)
+    }
+
+    /// Resolves when a reader waits for changes to be published.
+    pub async fn awaited(&self) {
+        self.freshness.awaited.notified().await;
+    }
+
+    /// From now on this is what is served. `changes` was read before the served kinds were.
+    pub fn publish(&self, documents: DiscoveryDocuments, openapi: OpenApi, changes: u64) {
+        if documents.knows_peers() {
+            PEER_AGGREGATED_MISSES.inc();
+        }
         self.documents.store(Some(Arc::new(documents)));
         self.openapi.store(Some(Arc::new(openapi)));
+        self.freshness.published.send_replace(changes);
     }
 
     /// From now on requests about remote group-versions are proxied.
@@ -47,7 +129,14 @@ impl Aggregator {
     /// The server that answers a path about a remote group-version: its discovery, and its OpenAPI v3.
     fn remote(&self, path: &str) -> Option<Arc<RemoteServer>> {
         let path = path.trim_matches('/');
-        let path = path.strip_prefix("openapi/v3/").unwrap_or(path);
+        let path = match path.strip_prefix("openapi/v3/") {
+            // Converted from v2, which the server does not know.
+            Some(key) if self.openapi.load().as_ref().is_some_and(|known| known.has(key)) => {
+                return None;
+            }
+            Some(key) => key,
+            None => path,
+        };
         let parts: Vec<&str> = path.split('/').collect();
         let group_version = match parts[..] {
             ["api", version] => GroupVersion::new("", version),
@@ -66,10 +155,16 @@ impl Aggregator {
         &self,
         path: &str,
         request: &Request<Incoming>,
+        record: &AuditRecord,
     ) -> Option<Result<Response<Body>, ApiError>> {
         let (method, headers) = (request.method(), request.headers());
         let answer = match self.discovery(path, request.uri().query(), headers) {
-            Some(answer) => answer,
+            Some(answer) => {
+                if record.wants_response_object() {
+                    self.record(path, &answer, record);
+                }
+                answer
+            }
             None => self.openapi(path, request.uri().query(), headers).await?,
         };
         // Compat: what is about groups, and OpenAPI, answers a POST like a GET.
@@ -79,6 +174,18 @@ impl Aggregator {
             return Some(Err(ApiError::MethodNotAllowed));
         }
         Some(answer.map(response))
+    }
+
+    /// Records a document in its event: as JSON, whatever the client gets.
+    fn record(&self, path: &str, sent: &Result<DocumentResponse, ApiError>, record: &AuditRecord) {
+        let Some(sent) = sent.as_ref().ok().filter(|sent| sent.code == 200) else { return };
+        let parameters = sent.content_type.split_once(';').map_or("", |(_, parameters)| parameters);
+        let accept = format!("application/json;{parameters}");
+        let documents = self.documents.load();
+        let json = documents.as_ref().and_then(|all| all.answer(path, Some(&accept), None));
+        if let Some(Ok(json)) = json {
+            record.response_object(json.body.trim_ascii_end().to_vec());
+        }
     }
 
     /// Whether the group is served, but not in this version.
@@ -102,6 +209,11 @@ impl Aggregator {
         let documents = self.documents.load();
         let (accept, agent) = (text(headers, ACCEPT), text(headers, USER_AGENT));
         let answer = documents.as_ref()?.answer(path, accept, text(headers, IF_NONE_MATCH))?;
+        if accept.is_some_and(|accept| accept.contains("profile=nopeer")) {
+            NO_PEER_REQUESTS.inc();
+        } else if answer.as_ref().is_ok_and(|answer| answer.of_all_peers) {
+            PEER_AGGREGATED_HITS.inc();
+        }
         let query = Query::parse(query.unwrap_or_default()).unwrap_or_default();
         let pretty = negotiate::is_pretty(query.get("pretty"), agent)
             || accept.is_some_and(|accept| accept.contains("pretty=1"));
@@ -162,10 +274,12 @@ impl Delegate for Aggregator {
             {
                 return server.proxy(cx, request).await;
             }
-            if !cx.info.is_resource
-                && let Some(answer) = self.answer(&cx.info.path, &request).await
-            {
-                return answer;
+            if !cx.info.is_resource {
+                self.freshness.wait().await;
+                let answer = self.answer(&cx.info.path, &request, &cx.audit.record).await;
+                if let Some(answer) = answer {
+                    return answer;
+                }
             }
             Err(self.not_found(&cx.info))
         })
@@ -225,4 +339,29 @@ fn response(answer: DocumentResponse) -> Response<Body> {
     set(EXPIRES, answer.expires.as_deref());
     set(LOCATION, answer.location.as_deref());
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_wait_for_changes_to_be_published() {
+        let freshness = Arc::new(Freshness::default());
+        // Nothing has changed.
+        freshness.wait().await;
+        freshness.changes.fetch_add(1, Ordering::Release);
+        let reader = tokio::spawn({
+            let freshness = freshness.clone();
+            async move { freshness.wait().await }
+        });
+        // The publisher learns that it is waited for.
+        freshness.awaited.notified().await;
+        assert!(!reader.is_finished());
+        freshness.published.send_replace(1);
+        reader.await.expect("the reader goes on");
+        // A publisher that hangs does not hold up readers for ever.
+        freshness.changes.fetch_add(1, Ordering::Release);
+        freshness.wait().await;
+    }
 }

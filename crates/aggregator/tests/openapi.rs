@@ -99,6 +99,15 @@ fn every_operation_has_its_operation_id() {
     }
 }
 
+/// Documents of aggregated servers are bounded; the largest that is known is this one.
+#[test]
+fn the_document_of_a_whole_server_fits_the_bounds_of_an_aggregated_one() {
+    let text = json::to_string(&document(&openapi(true), "/openapi/v2"));
+    assert!(text.len() < 8 << 20, "{} bytes", text.len());
+    let options = codec::json::DecodeOptions { strict: false };
+    codec::json::decode_any_body(text.as_bytes(), options).expect("the tree fits too");
+}
+
 fn operations(document: &Value) -> BTreeMap<String, String> {
     let paths = document.get("paths").and_then(Value::as_object).expect("paths");
     let mut found = BTreeMap::new();
