@@ -2,12 +2,12 @@
 
 use meta::{ApiError, Value, value};
 
-use crate::{Api, Target};
+use crate::{ApiClient, ResourceRef};
 
 /// Returns the stored object, which is created if it does not exist. An existing one stays as it is.
 pub async fn get_or_create(
-    api: &dyn Api,
-    target: &Target,
+    api: &dyn ApiClient,
+    target: &ResourceRef,
     object: &Value,
 ) -> Result<Value, ApiError> {
     let named = target.clone().named(object.str_at(&["metadata", "name"]));
@@ -23,8 +23,8 @@ pub async fn get_or_create(
 
 /// Creates an object, or resets these fields of an existing one.
 pub async fn reconcile_fields(
-    api: &dyn Api,
-    target: &Target,
+    api: &dyn ApiClient,
+    target: &ResourceRef,
     object: &Value,
     fields: &[&[&str]],
 ) -> Result<(), ApiError> {

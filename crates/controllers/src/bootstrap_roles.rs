@@ -8,12 +8,21 @@ use auth::authz::rbac::{Rule, missing};
 use futures_util::future::try_join_all;
 use meta::{ApiError, Value};
 
-use crate::{Api, Target};
+use crate::{ApiClient, ResourceRef};
 
-/// Creates or reconciles all of them.
-pub async fn reconcile_bootstrap_roles(api: &dyn Api) -> Result<(), ApiError> {
-    let objects = parse::objects(include_str!("bootstrap_roles/roles.txt"))
+/// Creates or reconciles all of them. Some belong to the feature gate `StorageVersionAPI`.
+pub async fn reconcile_bootstrap_roles(
+    api: &dyn ApiClient,
+    storage_versions: bool,
+) -> Result<(), ApiError> {
+    let gated =
+        if storage_versions { include_str!("bootstrap_roles/storage_version_api.txt") } else { "" };
+    let objects = [include_str!("bootstrap_roles/roles.txt"), gated].map(parse::objects);
+    let objects: Vec<Vec<Value>> = objects
+        .into_iter()
+        .collect::<Result<_, _>>()
         .map_err(|line| ApiError::internal(format!("default roles: cannot read {line:?}")))?;
+    let objects = objects.concat();
     try_join_all(objects.iter().map(|object| reconcile(api, object))).await?;
     Ok(())
 }
@@ -24,7 +33,7 @@ const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 /// Attempts per object: other apiservers and clients write these objects as well.
 const ATTEMPTS_MAX: usize = 5;
 
-async fn reconcile(api: &dyn Api, expected: &Value) -> Result<(), ApiError> {
+async fn reconcile(api: &dyn ApiClient, expected: &Value) -> Result<(), ApiError> {
     let resource = match expected.str_at(&["kind"]) {
         "ClusterRole" => "clusterroles",
         "Role" => "roles",
@@ -32,7 +41,7 @@ async fn reconcile(api: &dyn Api, expected: &Value) -> Result<(), ApiError> {
         _ => "rolebindings",
     };
     let namespace = expected.str_at(&["metadata", "namespace"]);
-    let target = Target::cluster(GROUP, "v1", resource).in_namespace(namespace);
+    let target = ResourceRef::cluster(GROUP, "v1", resource).in_namespace(namespace);
     let named = target.clone().named(expected.str_at(&["metadata", "name"]));
     let mut last = None;
     for _ in 0..ATTEMPTS_MAX {

@@ -9,10 +9,10 @@ use codec::json::{DecodeOptions, decode_any};
 use meta::{ApiError, Value, json};
 use x509_parser::{pem::Pem, prelude::*};
 
-use crate::{Api, Informer, Target, config_map, get_or_create};
+use crate::{ApiClient, Informer, ResourceRef, config_map, get_or_create};
 
 pub struct ClusterAuthenticationTrust {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
     /// Reads the current information, from files that change.
     pub read: Box<dyn Fn() -> Result<AuthenticationInfo, String> + Send + Sync>,
 }
@@ -46,7 +46,7 @@ impl ClusterAuthenticationTrust {
 
     pub async fn sync(&self) -> Result<(), ApiError> {
         let info = (self.read)().map_err(ApiError::internal)?;
-        let target = Target::cluster("", "v1", "configmaps").in_namespace("kube-system");
+        let target = ResourceRef::cluster("", "v1", "configmaps").in_namespace("kube-system");
         for _ in 0..CONFLICTS_MAX {
             let empty = config_map(Self::NAME, &[]);
             let first = config_map_of(&combined(&empty, &info));

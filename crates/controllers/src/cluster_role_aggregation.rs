@@ -6,12 +6,12 @@ use std::sync::Arc;
 use meta::{ApiError, Value, selector::LabelSelector, value};
 
 use crate::{
-    Api, Informer, InformerEvent, Target,
+    ApiClient, Informer, InformerEvent, ResourceRef,
     informer::{BURST_WINDOW, RETRY_DELAY, drain_burst},
 };
 
 pub struct ClusterRoleAggregation {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
 }
 
 /// Compat: field manager of the rules of an aggregated role.
@@ -40,7 +40,7 @@ impl ClusterRoleAggregation {
     /// Updates every aggregated role. A role may select another aggregated one, which the event of
     /// that one's update takes care of.
     async fn aggregate(&self) -> Result<(), ApiError> {
-        let target = Target::cluster("rbac.authorization.k8s.io", "v1", "clusterroles");
+        let target = ResourceRef::cluster("rbac.authorization.k8s.io", "v1", "clusterroles");
         let roles = self.api.list(&target).await?;
         for role in roles.iter().filter(|role| role.get("aggregationRule").is_some()) {
             let rules = aggregated_rules(role, &roles);

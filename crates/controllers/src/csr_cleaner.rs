@@ -7,10 +7,10 @@ use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use meta::{Value, time::Time, value};
 use x509_parser::pem::Pem;
 
-use crate::{Api, Target};
+use crate::{ApiClient, ResourceRef};
 
 pub struct CsrCleaner {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
 }
 
 const POLL_INTERVAL: Duration = Duration::from_hours(1);
@@ -27,7 +27,8 @@ impl CsrCleaner {
     }
 
     async fn clean(&self, now: Time) {
-        let target = Target::cluster("certificates.k8s.io", "v1", "certificatesigningrequests");
+        let target =
+            ResourceRef::cluster("certificates.k8s.io", "v1", "certificatesigningrequests");
         let requests = self.api.list(&target).await.unwrap_or_default();
         for request in requests.iter().filter(|request| is_expired(request, now)) {
             let named = target.clone().named(request.str_at(&["metadata", "name"]));
@@ -72,7 +73,7 @@ fn has_expired(certificate: &str, now: Time) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::FakeApi;
+    use crate::testing::FakeClient;
 
     fn request(name: &str, condition: Option<&str>, since: &str, certificate: &str) -> Value {
         let mut request = value!({
@@ -103,7 +104,7 @@ mod tests {
             (Some("Approved"), hours_1, "bm90IFBFTQ==", false),
             (Some("Approved"), hours_2, "bm90IFBFTQ==", true),
         ];
-        let fake = FakeApi::new(cases.iter().enumerate().map(|(at, case)| {
+        let fake = FakeClient::new(cases.iter().enumerate().map(|(at, case)| {
             ("certificatesigningrequests", request(&format!("r{at}"), case.0, case.1, case.2))
         }));
         let cleaner = CsrCleaner { api: fake.clone() };

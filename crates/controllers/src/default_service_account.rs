@@ -6,13 +6,13 @@ use std::sync::Arc;
 use meta::{ApiError, value};
 
 use crate::{
-    Api, Informer, ObjectEvent, Pinned, Target,
+    ApiClient, BoxFuture, Informer, ObjectEvent, ResourceRef,
     bootstrap::get_or_create,
     workqueue::{self, Key, ReconcileResult, Reconciler},
 };
 
 pub struct ServiceAccountController {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
 }
 
 impl ServiceAccountController {
@@ -24,7 +24,7 @@ impl ServiceAccountController {
     }
 
     async fn sync(&self, namespace: &str) -> Result<ReconcileResult, ApiError> {
-        let target = Target::cluster("", "v1", "serviceaccounts").in_namespace(namespace);
+        let target = ResourceRef::cluster("", "v1", "serviceaccounts").in_namespace(namespace);
         let account = value!({"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": (Self::NAME)}});
         match get_or_create(&*self.api, &target, &account).await {
             Err(error) if !is_namespace_unavailable(&error) => Err(error),
@@ -43,7 +43,7 @@ impl Reconciler for ServiceAccountController {
     fn reconcile<'a>(
         &'a self,
         (namespace, _): &'a Key,
-    ) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
+    ) -> BoxFuture<'a, Result<ReconcileResult, ApiError>> {
         Box::pin(self.sync(namespace))
     }
 }

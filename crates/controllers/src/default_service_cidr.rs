@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 
 use meta::{ApiError, Value, value};
 
-use crate::{Api, Informer, Target, get_or_create};
+use crate::{ApiClient, Informer, ResourceRef, get_or_create};
 
 pub struct DefaultServiceCidr {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
     /// The first range decides the default IP family of services.
     pub ranges: Vec<String>,
 }
@@ -21,8 +21,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 impl DefaultServiceCidr {
     pub const NAME: &str = "kubernetes";
 
-    pub fn target() -> Target {
-        Target::cluster("networking.k8s.io", "v1", "servicecidrs")
+    pub fn target() -> ResourceRef {
+        ResourceRef::cluster("networking.k8s.io", "v1", "servicecidrs")
     }
 
     /// Creates the object and sets the condition `Ready`, unless it has conditions already.
@@ -42,16 +42,19 @@ impl DefaultServiceCidr {
         if !is_ours || is_deleting || has_conditions {
             return Ok(());
         }
-        let status = Target { subresource: "status", ..target };
+        let status = ResourceRef { subresource: "status", ..target };
         self.api.apply(&status, &ready(), MANAGER).await.map(drop)
     }
 
     /// Runs until the server stops. `events` are deletions of this object.
     pub async fn run(self, mut events: impl Informer) {
-        while events.next().await.is_some() {
+        loop {
             while let Err(error) = self.sync().await {
                 tracing::warn!("cannot make the default ServiceCIDR yet: {error}");
                 tokio::time::sleep(RETRY_DELAY).await;
+            }
+            if events.next().await.is_none() {
+                return;
             }
         }
     }
@@ -85,10 +88,10 @@ fn ready() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::FakeApi;
+    use crate::testing::FakeClient;
 
-    async fn synced(object: Value, ranges: &[&str]) -> Arc<FakeApi> {
-        let api = FakeApi::new([("servicecidrs", object)]);
+    async fn synced(object: Value, ranges: &[&str]) -> Arc<FakeClient> {
+        let api = FakeClient::new([("servicecidrs", object)]);
         let ranges = ranges.iter().map(ToString::to_string).collect();
         DefaultServiceCidr { api: api.clone(), ranges }.sync().await.unwrap();
         api

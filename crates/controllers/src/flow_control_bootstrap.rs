@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use meta::{ApiError, Value, value};
 
 use crate::{
-    Api, Informer, Target,
+    ApiClient, Informer, ResourceRef,
     bootstrap::get_or_create,
     informer::{BURST_WINDOW, RETRY_DELAY, drain_burst},
 };
@@ -26,17 +26,17 @@ const MANDATORY: [&str; 2] = ["exempt", "catch-all"];
 const PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
 const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 
-pub fn priority_levels() -> Target {
-    let target = Target::cluster(GROUP, VERSION, "prioritylevelconfigurations");
-    Target { manager: PRODUCER, ..target }
+pub fn priority_levels() -> ResourceRef {
+    let target = ResourceRef::cluster(GROUP, VERSION, "prioritylevelconfigurations");
+    ResourceRef { manager: PRODUCER, ..target }
 }
 
-pub fn flow_schemas() -> Target {
-    Target { manager: PRODUCER, ..Target::cluster(GROUP, VERSION, "flowschemas") }
+pub fn flow_schemas() -> ResourceRef {
+    ResourceRef { manager: PRODUCER, ..ResourceRef::cluster(GROUP, VERSION, "flowschemas") }
 }
 
 /// Creates the default objects, resets those with auto-update, and deletes stale ones.
-pub async fn ensure_flow_control_defaults(api: &dyn Api) -> Result<(), ApiError> {
+pub async fn ensure_flow_control_defaults(api: &dyn ApiClient) -> Result<(), ApiError> {
     let (levels, schemas) = (default_levels(), default_schemas());
     let (levels_at, schemas_at) = (priority_levels(), flow_schemas());
     let all = levels.iter().map(|level| (&levels_at, level));
@@ -47,8 +47,8 @@ pub async fn ensure_flow_control_defaults(api: &dyn Api) -> Result<(), ApiError>
 }
 
 async fn ensure_configuration(
-    api: &dyn Api,
-    target: &Target,
+    api: &dyn ApiClient,
+    target: &ResourceRef,
     wanted: &Value,
 ) -> Result<(), ApiError> {
     let found = get_or_create(api, target, wanted).await?;
@@ -90,7 +90,11 @@ fn auto_update(object: &Value) -> Option<bool> {
 }
 
 /// Deletes default objects of another Kubernetes version, unless auto-update was turned off.
-async fn remove_stale(api: &dyn Api, target: &Target, wanted: &[Value]) -> Result<(), ApiError> {
+async fn remove_stale(
+    api: &dyn ApiClient,
+    target: &ResourceRef,
+    wanted: &[Value],
+) -> Result<(), ApiError> {
     let name_of = |object: &Value| object.str_at(&["metadata", "name"]).to_owned();
     let wanted: Vec<String> = wanted.iter().map(name_of).collect();
     for object in api.list(target).await? {
@@ -108,7 +112,7 @@ async fn remove_stale(api: &dyn Api, target: &Target, wanted: &[Value]) -> Resul
 
 /// Reconciles the default objects periodically.
 pub struct FlowControlBootstrap {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
 }
 
 /// Compat: a deleted default object is recreated after at most this time.
@@ -129,7 +133,7 @@ impl FlowControlBootstrap {
 /// Hands priority levels and flow schemas to flow control whenever they change, and sets the
 /// condition `Dangling` of each FlowSchema: whether its priority level exists.
 pub struct FlowControlConfigConsumer {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
     /// Gets all PriorityLevelConfigurations and FlowSchemas.
     pub configure: Box<Configure>,
 }
@@ -166,7 +170,7 @@ impl FlowControlConfigConsumer {
                 "metadata": {"name": (name)},
                 "status": {"conditions": [(condition)]},
             });
-            let at = Target { subresource: "status", ..flow_schemas().named(name) };
+            let at = ResourceRef { subresource: "status", ..flow_schemas().named(name) };
             match self.api.apply(&at, &applied, CONSUMER).await {
                 // The flow schema was deleted meanwhile.
                 Ok(_) | Err(ApiError::NotFound { .. }) => {}

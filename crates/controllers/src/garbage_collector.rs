@@ -19,10 +19,10 @@ use self::{
     graph::{Graph, Object},
     reconcile::{Reconciled, reconcile},
 };
-use crate::{Api, Informer, InformerEvent, Pinned};
+use crate::{ApiClient, BoxFuture, Informer, InformerEvent};
 
 pub struct GarbageCollector {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
 }
 
 /// Concurrent reconciliations, so that their writes share an fsync.
@@ -68,9 +68,9 @@ struct DeletionQueue {
     queued: HashSet<Str>,
     /// UIDs that are being reconciled; true if the object was enqueued again meanwhile.
     processing: HashMap<Str, bool>,
-    running: FuturesUnordered<Pinned<'static, (Object, Result<Reconciled, ApiError>)>>,
+    running: FuturesUnordered<BoxFuture<'static, (Object, Result<Reconciled, ApiError>)>>,
     /// Failed objects that wait for their backoff.
-    backing_off: FuturesUnordered<Pinned<'static, Object>>,
+    backing_off: FuturesUnordered<BoxFuture<'static, Object>>,
     /// Consecutive failures by UID.
     failures: HashMap<Str, u32>,
 }
@@ -86,7 +86,7 @@ impl DeletionQueue {
         }
     }
 
-    fn begin(&mut self, api: &Arc<dyn Api>, object: Object) {
+    fn begin(&mut self, api: &Arc<dyn ApiClient>, object: Object) {
         self.queued.remove(&object.uid);
         self.processing.insert(object.uid.clone(), false);
         let dependents = self.graph.dependents_of(&object.uid);

@@ -5,13 +5,15 @@ use std::{sync::Arc, time::Duration};
 
 use meta::{ApiError, Value, time::Time, value};
 
-use crate::{Api, Target};
+use crate::{ApiClient, ResourceRef};
 
 pub struct IdentityLease {
-    api: Arc<dyn Api>,
+    api: Arc<dyn ApiClient>,
     /// `apiserver-<hash>`
     identity: String,
     hostname: String,
+    /// `host:port` for other API servers.
+    peer_address: Option<String>,
     /// Differs after each start.
     holder: String,
     stopped: tokio::sync::Mutex<bool>,
@@ -22,16 +24,23 @@ const LEASE_SECONDS: i64 = 3600;
 const RENEW_INTERVAL: Duration = Duration::from_secs(10);
 /// Expired leases are deleted after this many renewals: once an hour.
 const RENEWALS_PER_GC: u32 = 360;
+const PEER_ADDRESS: &str = "kubernetes.io/peer-advertise-address";
 const LABEL: &str = "apiserver.kubernetes.io/identity";
 
 impl IdentityLease {
-    pub fn new(api: Arc<dyn Api>, identity: String, hostname: String) -> Self {
+    pub fn new(
+        api: Arc<dyn ApiClient>,
+        identity: String,
+        hostname: String,
+        peer_address: Option<String>,
+    ) -> Self {
         let holder = format!("{identity}_{}", uuid::Uuid::new_v4());
-        Self { api, identity, hostname, holder, stopped: tokio::sync::Mutex::new(false) }
+        let stopped = tokio::sync::Mutex::new(false);
+        Self { api, identity, hostname, peer_address, holder, stopped }
     }
 
-    fn target() -> Target {
-        Target::cluster("coordination.k8s.io", "v1", "leases").in_namespace("kube-system")
+    fn target() -> ResourceRef {
+        ResourceRef::cluster("coordination.k8s.io", "v1", "leases").in_namespace("kube-system")
     }
 
     /// Deletes what a former process of this server has left, and creates the lease.
@@ -74,11 +83,19 @@ impl IdentityLease {
         lease.set_at(&["spec", "renewTime"], now);
         lease.set_at(&["spec", "holderIdentity"], self.holder.as_str());
         lease.set_at(&["spec", "leaseDurationSeconds"], LEASE_SECONDS);
+        self.annotate(&mut lease);
         self.api.update(&named, &lease).await.map(drop)
     }
 
+    /// Compat: for people; peers look it up in the store.
+    fn annotate(&self, lease: &mut Value) {
+        if let Some(address) = &self.peer_address {
+            lease.set_at(&["metadata", "annotations", PEER_ADDRESS], address.as_str());
+        }
+    }
+
     fn lease(&self, now: &str) -> Value {
-        value!({
+        let mut lease = value!({
             "kind": "Lease",
             "apiVersion": "coordination.k8s.io/v1",
             "metadata": {
@@ -94,7 +111,9 @@ impl IdentityLease {
                 "leaseDurationSeconds": (LEASE_SECONDS),
                 "renewTime": (now),
             },
-        })
+        });
+        self.annotate(&mut lease);
+        lease
     }
 
     /// Renews until the server stops.

@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use meta::{GroupVersionResource, Str, Value};
 
-use crate::{Pinned, Target};
+use crate::{BoxFuture, ResourceRef};
 
 /// A list followed by a watch, as one stream of events.
 pub trait Informer: Send + 'static {
     /// None once the server stops.
-    fn next(&mut self) -> Pinned<'_, Option<InformerEvent>>;
+    fn next(&mut self) -> BoxFuture<'_, Option<InformerEvent>>;
 }
 
 #[derive(Clone, Debug)]
@@ -55,8 +55,10 @@ pub struct Resource {
 }
 
 impl Resource {
-    pub fn target(&self, namespace: &str, name: &str) -> Target {
+    pub fn target(&self, namespace: &str, name: &str) -> ResourceRef {
         let namespace = if self.namespaced { namespace } else { "" };
-        Target { gvr: self.gvr.clone(), ..Target::default() }.in_namespace(namespace).named(name)
+        ResourceRef { gvr: self.gvr.clone(), ..ResourceRef::default() }
+            .in_namespace(namespace)
+            .named(name)
     }
 }

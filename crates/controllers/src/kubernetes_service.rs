@@ -5,10 +5,12 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use meta::{ApiError, Value, value};
 
-use crate::{Api, Informer, InformerEvent, Pinned, Target, bootstrap::reconcile_fields};
+use crate::{
+    ApiClient, BoxFuture, Informer, InformerEvent, ResourceRef, bootstrap::reconcile_fields,
+};
 
 pub struct KubernetesService {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
     /// The first address of `--service-cluster-ip-range`.
     pub address: IpAddr,
     /// `--advertise-address`
@@ -36,9 +38,9 @@ pub enum EndpointReconciler {
 
 /// The leases that apiservers keep in the store under `masterleases/`.
 pub trait MasterLeases: Send + Sync + 'static {
-    fn renew(&self, address: IpAddr) -> Pinned<'_, Result<(), ApiError>>;
-    fn addresses(&self) -> Pinned<'_, Result<Vec<IpAddr>, ApiError>>;
-    fn remove(&self, address: IpAddr) -> Pinned<'_, Result<(), ApiError>>;
+    fn renew(&self, address: IpAddr) -> BoxFuture<'_, Result<(), ApiError>>;
+    fn addresses(&self) -> BoxFuture<'_, Result<Vec<IpAddr>, ApiError>>;
+    fn remove(&self, address: IpAddr) -> BoxFuture<'_, Result<(), ApiError>>;
 }
 
 /// Delay before a failed reconciliation is retried.
@@ -50,7 +52,7 @@ impl KubernetesService {
     /// Reconciles the service and adds this apiserver to its endpoints.
     pub async fn sync(&self) -> Result<(), ApiError> {
         let api = &*self.api;
-        let services = Target::cluster("", "v1", "services").in_namespace("default");
+        let services = ResourceRef::cluster("", "v1", "services").in_namespace("default");
         let fields: [&[&str]; 2] = [&["spec", "ports"], &["spec", "type"]];
         reconcile_fields(api, &services, &self.service(), &fields).await?;
         match self.apiserver_addresses().await? {
@@ -88,8 +90,8 @@ impl KubernetesService {
     }
 
     async fn write_endpoints(&self, servers: &[IpAddr]) -> Result<(), ApiError> {
-        let endpoints = Target::cluster("", "v1", "endpoints").in_namespace("default");
-        let slices = Target::cluster("discovery.k8s.io", "v1", "endpointslices");
+        let endpoints = ResourceRef::cluster("", "v1", "endpoints").in_namespace("default");
+        let slices = ResourceRef::cluster("discovery.k8s.io", "v1", "endpointslices");
         let slices = slices.in_namespace("default");
         let (one, many) = (self.endpoints(servers), self.endpoint_slice(servers));
         let slices = async {
@@ -105,7 +107,8 @@ impl KubernetesService {
 
     /// The addresses in the endpoints of now.
     async fn known_addresses(&self) -> Result<Vec<IpAddr>, ApiError> {
-        let endpoints = Target::cluster("", "v1", "endpoints").in_namespace("default").named(NAME);
+        let endpoints =
+            ResourceRef::cluster("", "v1", "endpoints").in_namespace("default").named(NAME);
         let found = match self.api.get(&endpoints).await {
             Ok(found) => found,
             Err(ApiError::NotFound { .. }) => return Ok(Vec::new()),
@@ -121,6 +124,10 @@ impl KubernetesService {
         let renews =
             !matches!(self.endpoints, EndpointReconciler::None | EndpointReconciler::Single);
         loop {
+            while let Err(error) = self.sync().await {
+                tracing::warn!("cannot reconcile service kubernetes yet: {error}");
+                tokio::time::sleep(RETRY_DELAY).await;
+            }
             let renewal = async {
                 if renews {
                     tokio::time::sleep(RECONCILE_INTERVAL).await;
@@ -128,17 +135,16 @@ impl KubernetesService {
                     std::future::pending::<()>().await;
                 }
             };
-            tokio::select! {
-                change = events.next() => match change {
-                    None => return,
-                    Some(InformerEvent::Object(seen)) if seen.deleted => {}
-                    Some(_) => continue,
-                },
-                () = renewal => {}
-            }
-            while let Err(error) = self.sync().await {
-                tracing::warn!("cannot reconcile service kubernetes yet: {error}");
-                tokio::time::sleep(RETRY_DELAY).await;
+            tokio::pin!(renewal);
+            loop {
+                tokio::select! {
+                    change = events.next() => match change {
+                        None => return,
+                        Some(InformerEvent::Object(seen)) if seen.deleted => break,
+                        Some(_) => {}
+                    },
+                    () = &mut renewal => break,
+                }
             }
         }
     }

@@ -6,10 +6,10 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use meta::{Value, time::Time, value};
 
-use crate::{Api, Target, tokens_controller};
+use crate::{ApiClient, ResourceRef, tokens_controller};
 
 pub struct LegacyServiceAccountTokenCleaner {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
 }
 
 const SYNC_INTERVAL: Duration = Duration::from_hours(24);
@@ -32,7 +32,7 @@ impl LegacyServiceAccountTokenCleaner {
         if !self.has_tracked_long_enough(now).await {
             return;
         }
-        let target = Target::cluster("", "v1", "secrets");
+        let target = ResourceRef::cluster("", "v1", "secrets");
         let secrets = self.api.list(&target).await.unwrap_or_default();
         let mut mounted: HashMap<String, String> = HashMap::new();
         for secret in &secrets {
@@ -41,7 +41,7 @@ impl LegacyServiceAccountTokenCleaner {
             }
             let namespace = secret.str_at(&["metadata", "namespace"]);
             if !mounted.contains_key(namespace) {
-                let pods = Target::cluster("", "v1", "pods").in_namespace(namespace);
+                let pods = ResourceRef::cluster("", "v1", "pods").in_namespace(namespace);
                 let Ok(pods) = self.api.list(&pods).await else { continue };
                 let pods: String = pods
                     .iter()
@@ -61,7 +61,7 @@ impl LegacyServiceAccountTokenCleaner {
 
     /// Whether the last-used labels have been tracked for the whole clean-up period.
     async fn has_tracked_long_enough(&self, now: Time) -> bool {
-        let target = Target::cluster("", "v1", "configmaps").in_namespace("kube-system");
+        let target = ResourceRef::cluster("", "v1", "configmaps").in_namespace("kube-system");
         let Ok(tracking) = self.api.get(&target.named(TRACKING)).await else { return false };
         let since = day(tracking.str_at(&["data", "since"]));
         since.is_some_and(|since| now.unix_seconds() >= since + DAY_SECONDS + CLEAN_UP_SECONDS)
@@ -75,7 +75,7 @@ impl LegacyServiceAccountTokenCleaner {
         if account.is_empty() {
             return false;
         }
-        let target = Target::cluster("", "v1", "serviceaccounts");
+        let target = ResourceRef::cluster("", "v1", "serviceaccounts");
         let target = target.in_namespace(secret.str_at(&["metadata", "namespace"])).named(account);
         let Ok(account) = self.api.get(&target).await else { return false };
         let name = secret.str_at(&["metadata", "name"]);
@@ -86,7 +86,7 @@ impl LegacyServiceAccountTokenCleaner {
 
     async fn invalidate_or_delete(&self, secret: &Value, now: Time) {
         let at = |field| secret.str_at(&["metadata", field]);
-        let target = Target::cluster("", "v1", "secrets");
+        let target = ResourceRef::cluster("", "v1", "secrets");
         let target = target.in_namespace(at("namespace")).named(at("name"));
         let since = secret.str_at(&["metadata", "labels", INVALID_SINCE]);
         let done = match day(since) {
@@ -146,7 +146,7 @@ fn today(now: Time) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::FakeApi;
+    use crate::testing::FakeClient;
 
     fn secret(name: &str, used: &str, invalid: &str) -> Value {
         let mut secret = value!({
@@ -196,7 +196,7 @@ mod tests {
             ),
         ];
         objects.extend(cases.iter().map(|case| ("secrets", secret(case.0, case.1, case.2))));
-        let fake = FakeApi::new(objects);
+        let fake = FakeClient::new(objects);
         let cleaner = LegacyServiceAccountTokenCleaner { api: fake.clone() };
         // Tracked for less than a year: nothing is cleaned up.
         cleaner.clean(Time::parse("2026-05-01T12:00:00Z").unwrap()).await;

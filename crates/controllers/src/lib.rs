@@ -14,12 +14,15 @@ mod garbage_collector;
 mod identity_lease;
 mod informer;
 mod kubernetes_service;
+mod leader_election;
+mod leader_elector;
 mod legacy_service_account_token_cleaner;
 mod namespace_controller;
 mod pv_pvc_protection;
 mod resource_quota_controller;
 mod root_ca;
 mod service_cidr_controller;
+mod storage_version_updater;
 mod system_namespaces;
 #[cfg(test)]
 mod testing;
@@ -47,6 +50,8 @@ pub use garbage_collector::GarbageCollector;
 pub use identity_lease::IdentityLease;
 pub use informer::{Informer, InformerEvent, ObjectEvent, Resource};
 pub use kubernetes_service::{EndpointReconciler, KubernetesService, MasterLeases};
+pub use leader_election::{LeaderElectionController, lease_candidates};
+pub use leader_elector::{LeaderElectionTimers, LeaderElector};
 pub use legacy_service_account_token_cleaner::LegacyServiceAccountTokenCleaner;
 pub use namespace_controller::NamespaceController;
 pub use pv_pvc_protection::{
@@ -55,47 +60,51 @@ pub use pv_pvc_protection::{
 pub use resource_quota_controller::{MeasuredUsage, QuotaUsage, ResourceQuotaController};
 pub use root_ca::RootCaPublisher;
 pub use service_cidr_controller::ServiceCidrController;
+pub use storage_version_updater::{ServerStorageVersion, StorageVersionUpdater};
 pub use system_namespaces::SystemNamespaces;
 pub use tokens_controller::{TokenGenerator, TokensController};
 pub use validating_admission_policy_status::{PolicyTypeChecker, ValidatingAdmissionPolicyStatus};
 pub use workqueue::{Key, ReconcileResult, Reconciler, run as run_workqueue};
 pub use workqueue_metrics::register_workqueue_metrics;
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::sync::Arc;
 
 use meta::{ApiError, GroupVersionResource, Value};
 
-pub type Pinned<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub use meta::BoxFuture;
 
 /// The API operations that controllers use.
-pub trait Api: Send + Sync + 'static {
-    fn get<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<Value, ApiError>>;
-    fn list<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<Vec<Value>, ApiError>>;
+pub trait ApiClient: Send + Sync + 'static {
+    fn get<'a>(&'a self, target: &'a ResourceRef) -> BoxFuture<'a, Result<Value, ApiError>>;
+    fn list<'a>(&'a self, target: &'a ResourceRef) -> BoxFuture<'a, Result<Vec<Value>, ApiError>>;
     fn create<'a>(
         &'a self,
-        target: &'a Target,
+        target: &'a ResourceRef,
         object: &'a Value,
-    ) -> Pinned<'a, Result<Value, ApiError>>;
+    ) -> BoxFuture<'a, Result<Value, ApiError>>;
     fn update<'a>(
         &'a self,
-        target: &'a Target,
+        target: &'a ResourceRef,
         object: &'a Value,
-    ) -> Pinned<'a, Result<Value, ApiError>>;
+    ) -> BoxFuture<'a, Result<Value, ApiError>>;
     /// Server-side apply with `force=true`.
     fn apply<'a>(
         &'a self,
-        target: &'a Target,
+        target: &'a ResourceRef,
         object: &'a Value,
         manager: &'a str,
-    ) -> Pinned<'a, Result<Value, ApiError>>;
+    ) -> BoxFuture<'a, Result<Value, ApiError>>;
     /// `options` are `DeleteOptions`.
     fn delete<'a>(
         &'a self,
-        target: &'a Target,
+        target: &'a ResourceRef,
         options: &'a Value,
-    ) -> Pinned<'a, Result<(), ApiError>>;
+    ) -> BoxFuture<'a, Result<(), ApiError>>;
     /// With propagation policy `Background`: the garbage collector deletes the dependents.
-    fn delete_collection<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<(), ApiError>>;
+    fn delete_collection<'a>(
+        &'a self,
+        target: &'a ResourceRef,
+    ) -> BoxFuture<'a, Result<(), ApiError>>;
     /// The resource of a kind, as a `RESTMapper` finds it; None if the kind is not served.
     fn resource_of(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>>;
     fn namespaced_resources(&self) -> Discovered;
@@ -112,7 +121,7 @@ pub struct Discovered {
 
 /// The resource, object or subresource of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Target {
+pub struct ResourceRef {
     pub gvr: GroupVersionResource,
     pub namespace: String,
     pub name: String,
@@ -121,7 +130,7 @@ pub struct Target {
     pub manager: &'static str,
 }
 
-impl Target {
+impl ResourceRef {
     pub fn cluster(group: &str, version: &str, resource: &str) -> Self {
         let gvr = GroupVersionResource {
             group: group.into(),

@@ -5,19 +5,28 @@ mod conditions;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::{StreamExt as _, stream};
 use meta::{ApiError, GroupVersionResource, Value};
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use self::conditions::{RemainingContent, write_conditions};
 use crate::{
-    Api, Informer, ObjectEvent, Pinned, Target,
+    ApiClient, BoxFuture, Informer, ObjectEvent, ResourceRef,
     workqueue::{self, Key, ReconcileResult, Reconciler},
 };
 
 pub struct NamespaceController {
-    pub api: Arc<dyn Api>,
+    api: Arc<dyn ApiClient>,
+    grace: Duration,
+    /// When terminating namespaces were seen first; empty without a grace.
+    seen: Mutex<HashMap<String, Instant>>,
 }
 
 /// The entry of `spec.finalizers` that this controller removes.
@@ -26,23 +35,38 @@ const FINALIZER: &str = "kubernetes";
 const CONCURRENT_RESOURCES: usize = 8;
 
 impl NamespaceController {
+    /// A namespace is left alone for `grace` once it is terminating (kube-controller-manager: 5 s).
+    pub fn new(api: Arc<dyn ApiClient>, grace: Duration) -> Self {
+        Self { api, grace, seen: Mutex::default() }
+    }
+
     /// Runs until the server stops. `events` are events of namespaces.
     pub async fn run(self, events: impl Informer) {
         workqueue::run(self, events).await;
     }
 
     async fn sync_namespace(&self, name: &str) -> Result<ReconcileResult, ApiError> {
-        let target = Target::cluster("", "v1", "namespaces").named(name);
-        let mut namespace = self.api.get(&target).await?;
+        let target = ResourceRef::cluster("", "v1", "namespaces").named(name);
+        let mut namespace = match self.api.get(&target).await {
+            Ok(namespace) => namespace,
+            Err(error) => {
+                self.seen.lock().remove(name);
+                return Err(error);
+            }
+        };
         let is_ours = |finalizer: &Value| finalizer.as_str() == Some(FINALIZER);
         if namespace.str_at(&["metadata", "deletionTimestamp"]).is_empty()
             || !namespace.items_at(&["spec", "finalizers"]).iter().any(is_ours)
         {
+            self.seen.lock().remove(name);
             return Ok(ReconcileResult::Done);
+        }
+        if let Some(left) = self.grace_left(name) {
+            return Ok(ReconcileResult::RequeueAfter(left));
         }
         let content = self.delete_all_content(name).await;
         if write_conditions(&mut namespace, &content) {
-            let status = Target { subresource: "status", ..target.clone() };
+            let status = ResourceRef { subresource: "status", ..target.clone() };
             namespace = self.api.update(&status, &namespace).await?;
         }
         if !content.is_empty() {
@@ -52,8 +76,16 @@ impl NamespaceController {
         if let Some(finalizers) = finalizers {
             finalizers.retain(|finalizer| !is_ours(finalizer));
         }
-        self.api.update(&Target { subresource: "finalize", ..target }, &namespace).await?;
+        self.api.update(&ResourceRef { subresource: "finalize", ..target }, &namespace).await?;
         Ok(ReconcileResult::Done)
+    }
+
+    fn grace_left(&self, name: &str) -> Option<Duration> {
+        if self.grace.is_zero() {
+            return None;
+        }
+        let seen = *self.seen.lock().entry(name.to_owned()).or_insert_with(Instant::now);
+        self.grace.checked_sub(seen.elapsed()).filter(|left| !left.is_zero())
     }
 
     /// Deletes all objects of a namespace, pods first: they may still use its secrets and volumes.
@@ -88,7 +120,8 @@ impl NamespaceController {
         namespace: &str,
         gvr: &GroupVersionResource,
     ) -> Result<Vec<Value>, ApiError> {
-        let target = Target { gvr: gvr.clone(), ..Target::default() }.in_namespace(namespace);
+        let target =
+            ResourceRef { gvr: gvr.clone(), ..ResourceRef::default() }.in_namespace(namespace);
         let gone = |error| match error {
             // The definition of a custom resource was deleted meanwhile, and its objects with it.
             ApiError::NotServed | ApiError::NotFound { .. } => Ok(Vec::new()),
@@ -117,7 +150,7 @@ impl Reconciler for NamespaceController {
     fn reconcile<'a>(
         &'a self,
         (_, name): &'a Key,
-    ) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
+    ) -> BoxFuture<'a, Result<ReconcileResult, ApiError>> {
         Box::pin(self.sync_namespace(name))
     }
 }

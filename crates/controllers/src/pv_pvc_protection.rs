@@ -7,24 +7,24 @@ use std::sync::Arc;
 use meta::{ApiError, Value};
 
 use crate::{
-    Api, Informer, ObjectEvent, Pinned, Target,
+    ApiClient, BoxFuture, Informer, ObjectEvent, ResourceRef,
     finalizers::{has_finalizer, with_finalizer, without_finalizer},
     workqueue::{self, Key, ReconcileResult, Reconciler},
 };
 
 /// Keeps claims while a scheduled pod uses them.
 pub struct PvcProtectionController {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
 }
 
 /// Keeps volumes while they are bound.
 pub struct PvProtectionController {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
 }
 
 /// Keeps volume attributes classes while a volume or claim names them.
 pub struct VacProtectionController {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
 }
 
 const VAC_FINALIZER: &str = "kubernetes.io/vac-protection";
@@ -38,9 +38,10 @@ impl PvcProtectionController {
     }
 
     async fn sync(&self, namespace: &str, name: &str) -> Result<ReconcileResult, ApiError> {
-        let claims = Target::cluster("", "v1", "persistentvolumeclaims").in_namespace(namespace);
+        let claims =
+            ResourceRef::cluster("", "v1", "persistentvolumeclaims").in_namespace(namespace);
         // A pod was deleted: every claim of its namespace that is being deleted may be free now.
-        let claims: Vec<(Target, Value)> = if name.is_empty() {
+        let claims: Vec<(ResourceRef, Value)> = if name.is_empty() {
             let all = self.api.list(&claims).await?;
             let named = |claim: &Value| claims.clone().named(claim.str_at(&["metadata", "name"]));
             all.into_iter().filter(is_being_deleted).map(|claim| (named(&claim), claim)).collect()
@@ -48,7 +49,7 @@ impl PvcProtectionController {
             let target = claims.named(name);
             vec![(target.clone(), self.api.get(&target).await?)]
         };
-        let pods = Target::cluster("", "v1", "pods").in_namespace(namespace);
+        let pods = ResourceRef::cluster("", "v1", "pods").in_namespace(namespace);
         for (target, claim) in claims {
             if !is_being_deleted(&claim) {
                 add_finalizer(&*self.api, &target, claim, PVC_FINALIZER).await?;
@@ -78,7 +79,7 @@ impl Reconciler for PvcProtectionController {
     fn reconcile<'a>(
         &'a self,
         (namespace, name): &'a Key,
-    ) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
+    ) -> BoxFuture<'a, Result<ReconcileResult, ApiError>> {
         Box::pin(self.sync(namespace, name))
     }
 }
@@ -90,7 +91,7 @@ impl PvProtectionController {
     }
 
     async fn sync(&self, name: &str) -> Result<ReconcileResult, ApiError> {
-        let target = Target::cluster("", "v1", "persistentvolumes").named(name);
+        let target = ResourceRef::cluster("", "v1", "persistentvolumes").named(name);
         let volume = self.api.get(&target).await?;
         if !is_being_deleted(&volume) {
             add_finalizer(&*self.api, &target, volume, PV_FINALIZER).await?;
@@ -111,7 +112,7 @@ impl Reconciler for PvProtectionController {
     fn reconcile<'a>(
         &'a self,
         (_, name): &'a Key,
-    ) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
+    ) -> BoxFuture<'a, Result<ReconcileResult, ApiError>> {
         Box::pin(self.sync(name))
     }
 }
@@ -123,9 +124,9 @@ impl VacProtectionController {
     }
 
     async fn sync(&self, name: &str) -> Result<ReconcileResult, ApiError> {
-        let classes = Target::cluster("storage.k8s.io", "v1", "volumeattributesclasses");
+        let classes = ResourceRef::cluster("storage.k8s.io", "v1", "volumeattributesclasses");
         // A claim or volume has changed: every class that is being deleted may be free now.
-        let classes: Vec<(Target, Value)> = if name.is_empty() {
+        let classes: Vec<(ResourceRef, Value)> = if name.is_empty() {
             let all = self.api.list(&classes).await?;
             let named = |class: &Value| classes.clone().named(class.str_at(&["metadata", "name"]));
             all.into_iter().filter(is_being_deleted).map(|class| (named(&class), class)).collect()
@@ -146,12 +147,13 @@ impl VacProtectionController {
     }
 
     async fn is_in_use(&self, class: &str) -> Result<bool, ApiError> {
-        let volumes = self.api.list(&Target::cluster("", "v1", "persistentvolumes")).await?;
+        let volumes = self.api.list(&ResourceRef::cluster("", "v1", "persistentvolumes")).await?;
         let of_spec = ["spec", "volumeAttributesClassName"];
         if volumes.iter().any(|volume| volume.str_at(&of_spec) == class) {
             return Ok(true);
         }
-        let claims = self.api.list(&Target::cluster("", "v1", "persistentvolumeclaims")).await?;
+        let claims =
+            self.api.list(&ResourceRef::cluster("", "v1", "persistentvolumeclaims")).await?;
         let names = |claim: &Value| {
             let target = ["status", "modifyVolumeStatus", "targetVolumeAttributesClassName"];
             claim.str_at(&of_spec) == class
@@ -177,7 +179,7 @@ impl Reconciler for VacProtectionController {
     fn reconcile<'a>(
         &'a self,
         (_, name): &'a Key,
-    ) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
+    ) -> BoxFuture<'a, Result<ReconcileResult, ApiError>> {
         Box::pin(self.sync(name))
     }
 }
@@ -187,8 +189,8 @@ fn is_being_deleted(object: &Value) -> bool {
 }
 
 async fn add_finalizer(
-    api: &dyn Api,
-    target: &Target,
+    api: &dyn ApiClient,
+    target: &ResourceRef,
     object: Value,
     name: &str,
 ) -> Result<(), ApiError> {
@@ -199,8 +201,8 @@ async fn add_finalizer(
 }
 
 async fn remove_finalizer(
-    api: &dyn Api,
-    target: &Target,
+    api: &dyn ApiClient,
+    target: &ResourceRef,
     object: Value,
     name: &str,
 ) -> Result<(), ApiError> {
@@ -239,7 +241,7 @@ mod tests {
     use meta::value;
 
     use super::*;
-    use crate::testing::FakeApi;
+    use crate::testing::FakeClient;
 
     fn claim(deleting: bool) -> Value {
         let mut claim = value!({"metadata": {"name": "c", "namespace": "n",
@@ -263,7 +265,7 @@ mod tests {
             (&ephemeral, "node", "p", false),
         ];
         for (volumes, node, pod, stays) in cases {
-            let fake = FakeApi::new([
+            let fake = FakeClient::new([
                 ("persistentvolumeclaims", claim(true)),
                 (
                     "pods",
@@ -303,7 +305,7 @@ mod tests {
                 volume.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
                 volume.set_at(&["metadata", "finalizers"], vec![PV_FINALIZER]);
             }
-            let fake = FakeApi::new([("persistentvolumes", volume)]);
+            let fake = FakeClient::new([("persistentvolumes", volume)]);
             PvProtectionController { api: fake.clone() }
                 .reconcile(&("".into(), "v".into()))
                 .await
@@ -335,7 +337,7 @@ mod tests {
                 volume.set_at(&["metadata"], value!({"name": "v"}));
                 objects.push(("persistentvolumes", volume));
             }
-            let fake = FakeApi::new(objects);
+            let fake = FakeClient::new(objects);
             let controller = VacProtectionController { api: fake.clone() };
             controller.reconcile(&("".into(), "".into())).await.unwrap();
             let left = fake.object("volumeattributesclasses", "", "gold");

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use meta::{ApiError, Value, value};
 
 use crate::{
-    Api, Informer, ObjectEvent, Pinned, Target,
+    ApiClient, BoxFuture, Informer, ObjectEvent, ResourceRef,
     bootstrap::reconcile_fields,
     default_service_account::{is_namespace_unavailable, namespace_key},
     workqueue::{self, Key, ReconcileResult, Reconciler},
 };
 
 pub struct RootCaPublisher {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
     /// The CA's certificate, PEM.
     pub ca: String,
 }
@@ -39,7 +39,7 @@ impl RootCaPublisher {
     }
 
     async fn sync(&self, namespace: &str) -> Result<ReconcileResult, ApiError> {
-        let target = Target::cluster("", "v1", "configmaps").in_namespace(namespace);
+        let target = ResourceRef::cluster("", "v1", "configmaps").in_namespace(namespace);
         match reconcile_fields(&*self.api, &target, &self.config_map(), &[&["data"]]).await {
             Err(error) if !is_namespace_unavailable(&error) => Err(error),
             _ => Ok(ReconcileResult::Done),
@@ -57,7 +57,7 @@ impl Reconciler for RootCaPublisher {
     fn reconcile<'a>(
         &'a self,
         (namespace, _): &'a Key,
-    ) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
+    ) -> BoxFuture<'a, Result<ReconcileResult, ApiError>> {
         Box::pin(self.sync(namespace))
     }
 }
@@ -67,13 +67,13 @@ const DESCRIPTION: &str = "The certificates by which clients inside of the clust
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::FakeApi;
+    use crate::testing::FakeClient;
 
     #[tokio::test]
     async fn changed_data_is_restored_and_annotations_stay() {
         let changed = value!({"metadata": {"name": "kube-root-ca.crt", "namespace": "n",
             "annotations": {"mine": "x"}}, "data": {"ca.crt": "other"}});
-        let api = FakeApi::new([("configmaps", changed)]);
+        let api = FakeClient::new([("configmaps", changed)]);
         let publisher = RootCaPublisher { api: api.clone(), ca: "CA".to_owned() };
         publisher.reconcile(&("n".into(), "".into())).await.unwrap();
         let restored = api.object("configmaps", "n", "kube-root-ca.crt");

@@ -6,13 +6,13 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use meta::{ApiError, Value, time::Time, value};
 
 use crate::{
-    Api, Informer, ObjectEvent, Pinned, Target,
+    ApiClient, BoxFuture, Informer, ObjectEvent, ResourceRef,
     finalizers::{has_finalizer, with_finalizer, without_finalizer},
     workqueue::{self, Key, ReconcileResult, Reconciler},
 };
 
 pub struct ServiceCidrController {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
 }
 
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
@@ -22,8 +22,8 @@ const MANAGER: &str = "service-cidr-controller";
 /// none allocates from the range.
 const DELETION_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
-fn ranges() -> Target {
-    Target::cluster("networking.k8s.io", "v1", "servicecidrs")
+fn ranges() -> ResourceRef {
+    ResourceRef::cluster("networking.k8s.io", "v1", "servicecidrs")
 }
 
 impl ServiceCidrController {
@@ -60,7 +60,7 @@ impl ServiceCidrController {
         if !has_finalizer(cidr, FINALIZER) {
             return Ok(ReconcileResult::Done);
         }
-        let addresses = Target::cluster("networking.k8s.io", "v1", "ipaddresses");
+        let addresses = ResourceRef::cluster("networking.k8s.io", "v1", "ipaddresses");
         if !can_delete(cidr, all, &self.api.list(&addresses).await?) {
             let why = "There are still IPAddresses referencing the ServiceCIDR, please remove them \
                        or create a new ServiceCIDR";
@@ -82,7 +82,7 @@ impl ServiceCidrController {
     /// Writes the condition `Ready` if it differs.
     async fn set_ready(
         &self,
-        target: &Target,
+        target: &ResourceRef,
         cidr: &Value,
         ready: bool,
         reason: &str,
@@ -111,7 +111,7 @@ impl ServiceCidrController {
                 "lastTransitionTime": (meta::time::now()),
             }]},
         });
-        let status = Target { subresource: "status", ..target.clone() };
+        let status = ResourceRef { subresource: "status", ..target.clone() };
         self.api.apply(&status, &applied, MANAGER).await.map(drop)
     }
 }
@@ -124,7 +124,7 @@ impl Reconciler for ServiceCidrController {
         vec![("".into(), "".into())]
     }
 
-    fn reconcile<'a>(&'a self, _key: &'a Key) -> Pinned<'a, Result<ReconcileResult, ApiError>> {
+    fn reconcile<'a>(&'a self, _key: &'a Key) -> BoxFuture<'a, Result<ReconcileResult, ApiError>> {
         Box::pin(self.sync_all())
     }
 }
@@ -177,7 +177,7 @@ fn number(address: IpAddr) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::FakeApi;
+    use crate::testing::FakeClient;
 
     fn cidr(name: &str, range: &str) -> Value {
         value!({"metadata": {"name": (name)}, "spec": {"cidrs": [(range)]}})
@@ -211,7 +211,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_new_range_is_protected_and_ready_and_a_deleted_one_waits_for_its_addresses() {
-        let fake = FakeApi::new([("servicecidrs", cidr("own", "10.1.0.0/24"))]);
+        let fake = FakeClient::new([("servicecidrs", cidr("own", "10.1.0.0/24"))]);
         let controller = ServiceCidrController { api: fake.clone() };
         let key = ("".into(), "".into());
         controller.reconcile(&key).await.unwrap();

@@ -7,11 +7,11 @@ use std::{
 
 use meta::{ApiError, GroupResource, GroupVersionResource, Value};
 
-use crate::{Api, Discovered, Pinned, Resource, Target};
+use crate::{ApiClient, BoxFuture, Discovered, Resource, ResourceRef};
 
 /// Objects by resource, namespace and name. Deletions are recorded and the objects stay.
 #[derive(Default)]
-pub(crate) struct FakeApi {
+pub(crate) struct FakeClient {
     objects: Mutex<BTreeMap<[String; 3], Value>>,
     deleted: Mutex<Vec<(String, String)>>,
     applied: Mutex<Vec<Value>>,
@@ -20,15 +20,15 @@ pub(crate) struct FakeApi {
     pub(crate) undiscovered: Vec<(String, String)>,
 }
 
-fn ready<'a, T: Send + 'a>(value: T) -> Pinned<'a, T> {
+fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, T> {
     Box::pin(std::future::ready(value))
 }
 
-fn missing(target: &Target) -> ApiError {
+fn missing(target: &ResourceRef) -> ApiError {
     ApiError::not_found(GroupResource::new("", &target.gvr.resource), target.name.as_str())
 }
 
-impl FakeApi {
+impl FakeClient {
     pub(crate) fn new(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Arc<Self> {
         let fake = Self::default();
         for (resource, object) in objects {
@@ -66,21 +66,21 @@ impl FakeApi {
     }
 }
 
-fn key(target: &Target) -> [String; 3] {
+fn key(target: &ResourceRef) -> [String; 3] {
     [target.gvr.resource.to_string(), target.namespace.clone(), target.name.clone()]
 }
 
-fn is_in(key: &[String; 3], target: &Target) -> bool {
+fn is_in(key: &[String; 3], target: &ResourceRef) -> bool {
     key[0] == target.gvr.resource && (target.namespace.is_empty() || key[1] == target.namespace)
 }
 
-impl Api for FakeApi {
-    fn get<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<Value, ApiError>> {
+impl ApiClient for FakeClient {
+    fn get<'a>(&'a self, target: &'a ResourceRef) -> BoxFuture<'a, Result<Value, ApiError>> {
         let found = self.objects.lock().unwrap().get(&key(target)).cloned();
         ready(found.ok_or_else(|| missing(target)))
     }
 
-    fn list<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
+    fn list<'a>(&'a self, target: &'a ResourceRef) -> BoxFuture<'a, Result<Vec<Value>, ApiError>> {
         let objects = self.objects.lock().unwrap();
         let found = objects.iter().filter(|(key, _)| is_in(key, target));
         ready(Ok(found.map(|(_, object)| object.clone()).collect()))
@@ -88,42 +88,45 @@ impl Api for FakeApi {
 
     fn create<'a>(
         &'a self,
-        _target: &'a Target,
+        _target: &'a ResourceRef,
         object: &'a Value,
-    ) -> Pinned<'a, Result<Value, ApiError>> {
+    ) -> BoxFuture<'a, Result<Value, ApiError>> {
         ready(Ok(object.clone()))
     }
 
     fn update<'a>(
         &'a self,
-        target: &'a Target,
+        target: &'a ResourceRef,
         object: &'a Value,
-    ) -> Pinned<'a, Result<Value, ApiError>> {
+    ) -> BoxFuture<'a, Result<Value, ApiError>> {
         self.objects.lock().unwrap().insert(key(target), object.clone());
         ready(Ok(object.clone()))
     }
 
     fn apply<'a>(
         &'a self,
-        _target: &'a Target,
+        _target: &'a ResourceRef,
         object: &'a Value,
         _manager: &'a str,
-    ) -> Pinned<'a, Result<Value, ApiError>> {
+    ) -> BoxFuture<'a, Result<Value, ApiError>> {
         self.applied.lock().unwrap().push(object.clone());
         ready(Ok(object.clone()))
     }
 
     fn delete<'a>(
         &'a self,
-        target: &'a Target,
+        target: &'a ResourceRef,
         options: &'a Value,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         let policy = options.str_at(&["propagationPolicy"]).to_owned();
         self.deleted.lock().unwrap().push((target.name.clone(), policy));
         ready(Ok(()))
     }
 
-    fn delete_collection<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<(), ApiError>> {
+    fn delete_collection<'a>(
+        &'a self,
+        target: &'a ResourceRef,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         if !self.deletes_collections {
             return ready(Err(ApiError::internal("stuck")));
         }

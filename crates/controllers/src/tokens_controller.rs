@@ -7,7 +7,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use meta::{ApiError, Value, value};
 
-use crate::{Api, Informer, InformerEvent, Target};
+use crate::{ApiClient, Informer, InformerEvent, ResourceRef};
 
 /// Signs tokens.
 pub trait TokenGenerator: Send + Sync + 'static {
@@ -16,7 +16,7 @@ pub trait TokenGenerator: Send + Sync + 'static {
 }
 
 pub struct TokensController {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
     pub tokens: Arc<dyn TokenGenerator>,
     /// The CA's certificate, PEM.
     pub ca: String,
@@ -60,7 +60,7 @@ impl TokensController {
                 continue;
             }
             // A service account was added or deleted: its secrets get tokens or are deleted.
-            let target = Target::cluster("", "v1", "secrets").in_namespace(&namespace);
+            let target = ResourceRef::cluster("", "v1", "secrets").in_namespace(&namespace);
             let secrets = self.api.list(&target).await.unwrap_or_default();
             let of_account = |secret: &&Value| {
                 secret.str_at(&["type"]) == TYPE
@@ -90,13 +90,13 @@ impl TokensController {
     }
 
     async fn sync_secret(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
-        let target = Target::cluster("", "v1", "secrets").in_namespace(namespace).named(name);
+        let target = ResourceRef::cluster("", "v1", "secrets").in_namespace(namespace).named(name);
         let mut secret = self.api.get(&target).await?;
         if secret.str_at(&["type"]) != TYPE {
             return Ok(());
         }
         let annotation = |key| secret.str_at(&["metadata", "annotations", key]);
-        let account = Target::cluster("", "v1", "serviceaccounts").in_namespace(namespace);
+        let account = ResourceRef::cluster("", "v1", "serviceaccounts").in_namespace(namespace);
         let account = self.api.get(&account.named(annotation(ACCOUNT))).await;
         let account = match account {
             Ok(found) => Some(found),

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use meta::{ApiError, Value, value};
 
 use crate::{
-    Api, Informer, InformerEvent, Target,
+    ApiClient, Informer, InformerEvent, ResourceRef,
     informer::{BURST_WINDOW, RETRY_DELAY, drain_burst},
 };
 
 pub struct ValidatingAdmissionPolicyStatus {
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn ApiClient>,
     pub type_checker: Arc<dyn PolicyTypeChecker>,
 }
 
@@ -47,8 +47,11 @@ impl ValidatingAdmissionPolicyStatus {
 
     /// Checks every policy that has changed since it was checked.
     async fn check_all(&self) -> Result<(), ApiError> {
-        let target =
-            Target::cluster("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies");
+        let target = ResourceRef::cluster(
+            "admissionregistration.k8s.io",
+            "v1",
+            "validatingadmissionpolicies",
+        );
         for policy in self.api.list(&target).await? {
             let generation = policy.i64_at(&["metadata", "generation"]).unwrap_or_default();
             let observed = policy.i64_at(&["status", "observedGeneration"]).unwrap_or_default();
@@ -72,7 +75,7 @@ impl ValidatingAdmissionPolicyStatus {
                 "metadata": {"name": (name), "uid": (policy.str_at(&["metadata", "uid"]))},
                 "status": {"observedGeneration": (generation), "typeChecking": (checking)},
             });
-            let status = Target { subresource: "status", ..target.clone() }.named(name);
+            let status = ResourceRef { subresource: "status", ..target.clone() }.named(name);
             match self.api.apply(&status, &applied, MANAGER).await {
                 Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
                 done => drop(done?),
@@ -85,7 +88,7 @@ impl ValidatingAdmissionPolicyStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::FakeApi;
+    use crate::testing::FakeClient;
 
     struct Complains;
 
@@ -107,7 +110,8 @@ mod tests {
             });
             ("validatingadmissionpolicies", policy)
         };
-        let fake = FakeApi::new([policy("fine", 2, 1), policy("wrong", 1, 0), policy("old", 3, 3)]);
+        let fake =
+            FakeClient::new([policy("fine", 2, 1), policy("wrong", 1, 0), policy("old", 3, 3)]);
         let controller = ValidatingAdmissionPolicyStatus {
             api: fake.clone(),
             type_checker: Arc::new(Complains),

@@ -10,7 +10,7 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use meta::{ApiError, Str};
 use tokio::time::Instant;
 
-use crate::{Informer, InformerEvent, ObjectEvent, Pinned, workqueue_metrics::QueueMetrics};
+use crate::{BoxFuture, Informer, InformerEvent, ObjectEvent, workqueue_metrics::QueueMetrics};
 
 /// Namespace and name of an object.
 pub type Key = (Str, Str);
@@ -24,7 +24,7 @@ pub trait Reconciler: Send + Sync + 'static {
     fn keys_for(&self, event: &ObjectEvent) -> Vec<Key>;
 
     /// Brings one object to its desired state.
-    fn reconcile<'a>(&'a self, key: &'a Key) -> Pinned<'a, Result<ReconcileResult, ApiError>>;
+    fn reconcile<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<ReconcileResult, ApiError>>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,7 @@ pub async fn run<R: Reconciler>(reconciler: R, mut events: impl Informer) {
             let metrics = metrics.clone();
             running.push(async move {
                 let began = Instant::now();
+                let _working = metrics.working();
                 let done = reconciler.reconcile(&key).await;
                 metrics.worked(began.elapsed());
                 (key, done)

@@ -3,7 +3,7 @@
 use meta::{ApiError, Str, Value, value};
 
 use super::graph::{Dependent, FOREGROUND, ORPHAN, Object, Owner, has_finalizer, owners_of};
-use crate::{Api, Target};
+use crate::{ApiClient, ResourceRef};
 
 /// The outcome of a reconciliation.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(super) struct Reconciled {
 
 /// Deletes, orphans or finalizes an object as its owners and dependents require.
 pub(super) async fn reconcile(
-    api: &dyn Api,
+    api: &dyn ApiClient,
     object: &Object,
     dependents: Vec<Dependent>,
 ) -> Result<Reconciled, ApiError> {
@@ -38,8 +38,8 @@ pub(super) async fn reconcile(
 
 /// Handles the finalizers `orphan` and `foregroundDeletion` of an object that is being deleted.
 async fn process_deleting_object(
-    api: &dyn Api,
-    target: &Target,
+    api: &dyn ApiClient,
+    target: &ResourceRef,
     live: &Value,
     dependents: Vec<Dependent>,
 ) -> Result<Reconciled, ApiError> {
@@ -62,7 +62,7 @@ async fn process_deleting_object(
 
 /// Removes the reference to one owner from a dependent.
 async fn remove_owner_reference(
-    api: &dyn Api,
+    api: &dyn ApiClient,
     dependent: &Object,
     owner: &str,
 ) -> Result<(), ApiError> {
@@ -77,8 +77,8 @@ async fn remove_owner_reference(
 }
 
 async fn retain_owner_references(
-    api: &dyn Api,
-    target: &Target,
+    api: &dyn ApiClient,
+    target: &ResourceRef,
     mut live: Value,
     keep: impl Fn(&str) -> bool,
 ) -> Result<(), ApiError> {
@@ -94,8 +94,8 @@ async fn retain_owner_references(
 
 /// Sets `blockOwnerDeletion` to false in all references; returns the new resourceVersion.
 async fn unblock_owners(
-    api: &dyn Api,
-    target: &Target,
+    api: &dyn ApiClient,
+    target: &ResourceRef,
     mut live: Value,
 ) -> Result<String, ApiError> {
     let references = live.at_mut(&["metadata", "ownerReferences"]).and_then(Value::as_array_mut);
@@ -109,8 +109,8 @@ async fn unblock_owners(
 }
 
 async fn remove_finalizer(
-    api: &dyn Api,
-    target: &Target,
+    api: &dyn ApiClient,
+    target: &ResourceRef,
     live: &Value,
     name: &str,
 ) -> Result<(), ApiError> {
@@ -143,9 +143,9 @@ enum OwnerState {
 
 /// Deletes an object whose owners are all gone, and removes dangling references otherwise.
 async fn delete_if_unowned(
-    api: &dyn Api,
+    api: &dyn ApiClient,
     object: &Object,
-    target: &Target,
+    target: &ResourceRef,
     live: &Value,
     dependents: &[Dependent],
 ) -> Result<Reconciled, ApiError> {
@@ -203,7 +203,7 @@ async fn delete_if_unowned(
 }
 
 async fn classify_reference(
-    api: &dyn Api,
+    api: &dyn ApiClient,
     object: &Object,
     owner: &Owner,
 ) -> Result<OwnerState, ApiError> {

@@ -8,7 +8,7 @@ use super::{
     graph::{Dependent, Object},
     reconcile::reconcile,
 };
-use crate::{Resource, testing::FakeApi};
+use crate::{Resource, testing::FakeClient};
 
 fn object(name: &str) -> Object {
     let resource = Arc::new(Resource { namespaced: true, ..Resource::default() });
@@ -40,8 +40,8 @@ async fn reconcile_object(
     name: &str,
     objects: &[Value],
     dependents: &[&str],
-) -> (Vec<(String, String)>, Arc<FakeApi>) {
-    let fake = FakeApi::new(objects.iter().map(|object| ("", object.clone())));
+) -> (Vec<(String, String)>, Arc<FakeClient>) {
+    let fake = FakeClient::new(objects.iter().map(|object| ("", object.clone())));
     let dependent = |name: &&str| Dependent {
         object: object(name),
         blocks: true,
@@ -51,7 +51,7 @@ async fn reconcile_object(
     (fake.deleted(), fake)
 }
 
-fn owners(fake: &FakeApi, name: &str) -> Vec<String> {
+fn owners(fake: &FakeClient, name: &str) -> Vec<String> {
     let object = fake.object("", "n", name);
     let references = object.items_at(&["metadata", "ownerReferences"]);
     references.iter().map(|reference| reference.str_at(&["name"]).to_owned()).collect()
@@ -90,8 +90,9 @@ async fn an_object_is_deleted_with_its_last_owner() {
 #[tokio::test]
 async fn a_foreground_deletion_waits_for_dependents() {
     let owner = deleting(thing("owner", &[]), "foregroundDeletion");
-    let finalizers =
-        |fake: &FakeApi| fake.object("", "n", "owner").items_at(&["metadata", "finalizers"]).len();
+    let finalizers = |fake: &FakeClient| {
+        fake.object("", "n", "owner").items_at(&["metadata", "finalizers"]).len()
+    };
     let objects = [owner, thing("child", &["owner"])];
     let (_, fake) = reconcile_object("owner", &objects, &["child"]).await;
     assert_eq!(finalizers(&fake), 1);
@@ -129,20 +130,20 @@ async fn a_cycle_of_foreground_deletions_is_broken() {
 async fn a_cluster_scoped_object_cannot_have_a_namespaced_owner() {
     let mut it = thing("it", &["gone"]);
     it.remove_at(&["metadata", "namespace"]);
-    let fake = FakeApi::new([("", it)]);
+    let fake = FakeClient::new([("", it)]);
     let resource = Arc::new(Resource { namespaced: false, ..Resource::default() });
     let it = Object { resource, namespace: "".into(), ..object("it") };
     reconcile(&*fake, &it, Vec::new()).await.unwrap();
     assert_eq!(fake.deleted(), []);
     // A cluster-scoped owner may own objects in any namespace.
-    let fake = FakeApi::new([("", thing("it", &["ClusterThing/gone"]))]);
+    let fake = FakeClient::new([("", thing("it", &["ClusterThing/gone"]))]);
     reconcile(&*fake, &object("it"), Vec::new()).await.unwrap();
     assert_eq!(fake.deleted(), [("it".to_owned(), "Background".to_owned())]);
 }
 
 #[tokio::test]
 async fn a_foreground_deletion_includes_dependents_that_do_not_block() {
-    let fake = FakeApi::new([("", deleting(thing("owner", &[]), "foregroundDeletion"))]);
+    let fake = FakeClient::new([("", deleting(thing("owner", &[]), "foregroundDeletion"))]);
     let dependents = [("a", true), ("b", false)];
     let dependents =
         dependents.map(|(name, blocks)| Dependent { object: object(name), blocks, waits: false });

@@ -3,7 +3,7 @@
 use meta::{Value, value};
 
 use super::*;
-use crate::testing::FakeApi;
+use crate::testing::FakeClient;
 
 fn namespace(finalizers: &[&str]) -> Value {
     value!({
@@ -19,16 +19,16 @@ fn inside(name: &str, finalizer: Option<&str>) -> Value {
 }
 
 /// Reconciles the namespace once; returns the result, the API and the namespace.
-async fn empty(fake: FakeApi) -> (ReconcileResult, Arc<FakeApi>, Value) {
+async fn empty(fake: FakeClient) -> (ReconcileResult, Arc<FakeClient>, Value) {
     let fake = Arc::new(fake);
-    let controller = NamespaceController { api: fake.clone() };
+    let controller = NamespaceController::new(fake.clone(), Duration::ZERO);
     let next = controller.reconcile(&("".into(), "n".into())).await.unwrap();
     let namespace = fake.object("namespaces", "", "n");
     (next, fake, namespace)
 }
 
-fn fake(objects: impl IntoIterator<Item = (&'static str, Value)>) -> FakeApi {
-    let fake = FakeApi::with_collection_deletes();
+fn fake(objects: impl IntoIterator<Item = (&'static str, Value)>) -> FakeClient {
+    let fake = FakeClient::with_collection_deletes();
     fake.insert("namespaces", namespace(&["example.com/mine", "kubernetes"]));
     for (resource, object) in objects {
         fake.insert(resource, object);
@@ -44,6 +44,24 @@ fn conditions(namespace: &Value) -> Vec<String> {
             format!("{} {} {}: {}", at("type"), at("status"), at("reason"), at("message"))
         })
         .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminating_namespace_is_left_alone_for_the_grace() {
+    let fake = Arc::new(fake([]));
+    let grace = Duration::from_millis(250);
+    let controller = NamespaceController::new(fake.clone(), grace);
+    let key = ("".into(), "n".into());
+    assert_eq!(controller.reconcile(&key).await.unwrap(), ReconcileResult::RequeueAfter(grace));
+    tokio::time::advance(grace / 2).await;
+    // An event may come earlier.
+    assert_eq!(controller.reconcile(&key).await.unwrap(), ReconcileResult::RequeueAfter(grace / 2));
+    tokio::time::advance(grace / 2).await;
+    assert_eq!(controller.reconcile(&key).await.unwrap(), ReconcileResult::Done);
+    let namespace = fake.object("namespaces", "", "n");
+    assert_eq!(namespace.items_at(&["spec", "finalizers"]).len(), 1);
+    controller.reconcile(&key).await.expect("nothing to do");
+    assert!(controller.seen.lock().is_empty(), "forgotten");
 }
 
 #[tokio::test]
@@ -93,7 +111,7 @@ async fn objects_with_finalizers_are_counted_and_waited_for() {
     for (resource, name) in [("configmaps", "a"), ("widgets", "c"), ("widgets", "d")] {
         fake.remove(resource, "n", name);
     }
-    let controller = NamespaceController { api: fake.clone() };
+    let controller = NamespaceController::new(fake.clone(), Duration::ZERO);
     assert_eq!(
         controller.reconcile(&("".into(), "n".into())).await.ok(),
         Some(ReconcileResult::Done)
@@ -146,7 +164,7 @@ async fn a_namespace_that_is_not_being_deleted_is_not_touched() {
     let mut staying = namespace(&["kubernetes"]);
     staying.remove_at(&["metadata", "deletionTimestamp"]);
     for namespace in [staying, namespace(&["example.com/mine"])] {
-        let fake = FakeApi::with_collection_deletes();
+        let fake = FakeClient::with_collection_deletes();
         fake.insert("namespaces", namespace.clone());
         fake.insert("configmaps", inside("a", None));
         let (next, fake, after) = empty(fake).await;
