@@ -26,7 +26,7 @@ use meta::{
 
 use crate::{Body, Context};
 
-/// What is known about the audit of a request. Who asked for what is in the request's [`Context`].
+/// What is known about the audit of a request. The user and the request's attributes are in its [`Context`].
 #[derive(Default)]
 pub struct RequestAudit {
     /// `Audit-Id`: given by the client or made here, sent back on every answer.

@@ -31,7 +31,7 @@ pub struct Body {
     send_by: Option<Instant>,
     /// Records how far the client has read.
     sending: Option<Arc<Sending>>,
-    /// Who wants to know how long it was, and how long it is so far.
+    /// The metric that gets the length at the end, and the bytes so far.
     measured: Option<(Histogram, u64)>,
 }
 
@@ -52,18 +52,18 @@ pub(crate) enum Source {
     /// Chunks that take long to make.
     Pooled(PooledChunks),
     Events(Events),
-    Foreign(Foreign),
+    ProxiedBody(ProxiedBody),
     /// The connection is the handler's after a 101.
     TakeOver(TakeOver),
 }
 
 /// The body of another server, until it or something else ends it.
-pub(crate) struct Foreign {
+pub(crate) struct ProxiedBody {
     body: Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>,
     end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-impl Foreign {
+impl ProxiedBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if let Some(end) = &mut self.end
             && end.as_mut().poll(cx).is_ready()
@@ -147,7 +147,7 @@ impl Body {
         B::Error: Into<BoxError>,
     {
         let body = Box::pin(MapError(Box::pin(body)));
-        Self::of(Source::Foreign(Foreign { body, end: None }))
+        Self::of(Source::ProxiedBody(ProxiedBody { body, end: None }))
     }
 
     /// The body of a 101: `run` gets the connection once the response is sent. What the response holds
@@ -178,7 +178,7 @@ impl Body {
     }
 
     /// Reports every chunk to `sending`.
-    pub(crate) fn tell(&mut self, sending: Arc<Sending>) {
+    pub(crate) fn record_progress_in(&mut self, sending: Arc<Sending>) {
         self.sending = Some(sending);
     }
 
@@ -206,7 +206,7 @@ impl Body {
     pub fn until(mut self, end: impl Future<Output = ()> + Send + 'static) -> Self {
         match &mut self.source {
             Source::Events(events) => events.end = Some(Box::pin(end)),
-            Source::Foreign(foreign) => foreign.end = Some(Box::pin(end)),
+            Source::ProxiedBody(foreign) => foreign.end = Some(Box::pin(end)),
             Source::TakeOver(take_over) => take_over.end = Some(Box::pin(end)),
             _ => {}
         }
@@ -247,7 +247,7 @@ impl Body {
             Source::Chunks(chunks) => chunks.next(),
             Source::Pooled(chunks) => std::task::ready!(chunks.poll_next(cx)),
             Source::Events(events) => std::task::ready!(events.poll_next(cx)).map(Ok),
-            Source::Foreign(foreign) => return foreign.poll_frame(cx),
+            Source::ProxiedBody(foreign) => return foreign.poll_frame(cx),
         };
         Poll::Ready(next.map(|chunk| chunk.map(Frame::data)))
     }
@@ -357,7 +357,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match &self.source {
             Source::Empty | Source::TakeOver(_) => true,
-            Source::Foreign(foreign) => foreign.body.is_end_stream(),
+            Source::ProxiedBody(foreign) => foreign.body.is_end_stream(),
             _ => false,
         }
     }
@@ -366,7 +366,7 @@ impl http_body::Body for Body {
         match &self.source {
             Source::Empty | Source::TakeOver(_) => SizeHint::with_exact(0),
             Source::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Source::Foreign(foreign) => foreign.body.size_hint(),
+            Source::ProxiedBody(foreign) => foreign.body.size_hint(),
             Source::Chunks(_) | Source::Pooled(_) | Source::Events(_) => SizeHint::default(),
         }
     }

@@ -7,7 +7,7 @@ mod cost;
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use audit::Auditor;
-use auth::{Authenticator, Authorizer};
+use auth::{Authenticator, Authorizer, authn::TokenNotes};
 use codec::{
     negotiate::{self, Offered},
     status,
@@ -30,7 +30,7 @@ use crate::{
     connection::{Handler, HandlerFuture, Peer},
     context::Context,
     cpu_pool::CpuPool,
-    delegate::Delegates,
+    delegate::{Delegate, Delegates, PeerProxy},
     filters::{
         audit_id::audit_id,
         authenticate::authenticate,
@@ -49,6 +49,7 @@ use crate::{
     lifecycle::{Draining, Ending, InFlight, drain},
     metrics::{self, Metrics},
     request_log::{Sent, log_if_slow},
+    storage_versions::StorageVersions,
 };
 
 /// Everything that the chain needs, given once.
@@ -64,6 +65,10 @@ pub struct Server {
     /// Feature gate `UnauthenticatedHTTP2DOSMitigation`.
     pub unauthenticated_http2_dos_mitigation: bool,
     pub delegates: Arc<Delegates>,
+    /// None: writes do not wait for the StorageVersions of their resources.
+    pub storage_versions: Option<Arc<StorageVersions>>,
+    /// None: no request goes to other API servers of the cluster.
+    pub peer_proxy: Option<Arc<dyn PeerProxy>>,
     pub in_flight: Arc<InFlight>,
     /// `--shutdown-send-retry-after`.
     pub send_retry_after: bool,
@@ -96,8 +101,8 @@ async fn handle(server: &Server, request: Request<Incoming>, peer: Arc<Peer>) ->
     let mut cx = Context::new(peer);
     cx.audit = RequestAudit::new(audit_id(request.headers()), server.audit.as_ref());
     let origin = server.cors.origin(request.headers());
-    let asked = Asked::of(&request);
-    let counted = metrics::Asked::of(&request);
+    let asked = ErrorFormat::of(&request);
+    let counted = metrics::RequestLabels::of(&request);
     let logged = Sent::of(&request);
     let gzip_wanted = gzip::is_accepted(request.headers());
     let head_only = request.method() == Method::HEAD;
@@ -224,7 +229,10 @@ async fn walk(
     let presented =
         request.headers().contains_key(AUTHORIZATION) || !peer.certificates().is_empty();
     let (headers, path) = (request.headers_mut(), &cx.info.path);
-    let user = authenticate(&server.authenticator, headers, &peer, path, mitigation).await;
+    let mut notes = TokenNotes::default();
+    let user =
+        authenticate(&server.authenticator, headers, &peer, path, mitigation, &mut notes).await;
+    cx.note(notes);
     server.metrics.authenticated(user.as_ref().map_err(|_| presented), cx, began);
     let authenticated_in = filter.complete(&server.metrics, cx);
     if user.is_err() {
@@ -247,8 +255,9 @@ async fn walk(
         if constrained { Filter::ConstrainedImpersonation } else { Filter::Impersonation },
         &span,
     );
-    let impersonated =
-        filter.run(impersonate(&*server.authorizer, cx, request.headers_mut(), constrained)).await;
+    let counted = constrained.then_some(&server.metrics.impersonation);
+    let headers = request.headers_mut();
+    let impersonated = filter.run(impersonate(&*server.authorizer, cx, headers, counted)).await;
     let impersonated_in = filter.complete(&server.metrics, cx);
     cx.audit.record.track(LatencyLayer::Impersonation, impersonated_in);
     cx.no_sniff = impersonated.is_err();
@@ -269,6 +278,9 @@ async fn walk(
     cx.audit.record.track(LatencyLayer::Authorization, authorized_in);
     cx.served = served && allowed.is_ok();
     allowed?;
+    if let Some(versions) = &server.storage_versions {
+        versions.precondition(&cx.info, &cx.user)?;
+    }
     if cx.info.is_long_running() {
         cx.hold(server.metrics.enter(cx));
     }
@@ -276,6 +288,10 @@ async fn walk(
     if cx.info.path.starts_with("//") {
         return Err(ApiError::UnknownPath);
     }
+    // A resource that this server does not have may be a peer's.
+    let peers = server.peer_proxy.as_ref();
+    let peers = peers.filter(|peers| peers.claims(&cx.info, request.headers()));
+    let delegate = peers.map_or(delegate, |peers| peers.clone() as Arc<dyn Delegate>);
     match cx.deadline {
         None => {
             let response = span.run(delegate.serve(cx, request)).await?;
@@ -315,13 +331,13 @@ fn is_plain_text(error: &ApiError) -> bool {
 }
 
 /// How a client wants to hear of an error. Taken before the request goes down the chain.
-struct Asked {
+struct ErrorFormat {
     accept: Option<HeaderValue>,
     user_agent: Option<HeaderValue>,
     uri: Uri,
 }
 
-impl Asked {
+impl ErrorFormat {
     fn of(request: &Request<Incoming>) -> Self {
         let header = |name| request.headers().get(name).cloned();
         Self { accept: header(ACCEPT), user_agent: header(USER_AGENT), uri: request.uri().clone() }
@@ -339,7 +355,7 @@ impl Asked {
 }
 
 /// An error as its client gets it: a `Status`, or plain text where no server owns the path.
-fn error_response(error: &ApiError, asked: &Asked, offered: Offered) -> Response<Body> {
+fn error_response(error: &ApiError, asked: &ErrorFormat, offered: Offered) -> Response<Body> {
     let status = error.status();
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = match error {

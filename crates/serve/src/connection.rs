@@ -1,12 +1,14 @@
-//! One connection: who is there, requests in, responses out, and when it ends.
+//! One connection: its peer, requests in, responses out, and when it ends.
 //!
 //! All streams of an HTTP/2 connection are driven by the task of the connection itself. The streams share one lock inside the
 //! HTTP/2 library; driven from one task it is never contended, and the events of a hundred watches leave in one write.
 
 mod activity;
 mod gather;
+mod linger;
 pub(crate) mod sending;
 mod streams;
+mod turns;
 mod wire;
 
 use std::convert::Infallible;
@@ -15,25 +17,29 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
 use futures_util::task::AtomicWaker;
 use http::header::{CONNECTION, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls_pki_types::CertificateDer;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio_rustls::server::TlsStream;
 
 use self::activity::{Activity, Deadline};
 use self::gather::{Outgoing, gather};
+use self::linger::{lend, linger};
 use self::sending::Sending;
-use self::streams::{Spawner, Streams};
+use self::streams::Streams;
+use self::turns::{Turn, Turns};
 use self::wire::Wire;
 use crate::body::Body;
 use crate::tls::{ClientCert, PeerIdentity, Tls};
@@ -77,6 +83,16 @@ impl Peer {
     pub fn detached(address: SocketAddr) -> Self {
         let close = Arc::new(Closer::default());
         Self { address, local_address: address, tls: None, client: None, front_proxy: None, close }
+    }
+
+    /// A client in the own process, which is who these certificates say.
+    pub(crate) fn in_process(
+        certificates: Vec<CertificateDer<'static>>,
+        tls: &Tls,
+        close: Arc<Closer>,
+    ) -> Self {
+        let client = Some(ClientCert::new(certificates, tls.client_roots().clone()));
+        Self { client, close, ..Self::detached(SocketAddr::from(([127, 0, 0, 1], 0))) }
     }
 
     /// A peer that has shown these certificates.
@@ -184,6 +200,12 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// How long a closing connection waits for the client to agree.
     pub linger_timeout: Duration,
+    /// A client that is still sending a request that was answered is listened to until it pauses for this long.
+    pub linger_quiet_timeout: Duration,
+    /// Bytes of such a request that are discarded before the connection is closed.
+    pub linger_bytes_max: usize,
+    /// Connections that discard what their clients send, at a time; the next one is closed at once.
+    pub lingering_max: usize,
     /// A connection, and a stream of HTTP/2, whose client reads nothing for this long is ended.
     pub stall_timeout: Duration,
     /// Pings find out about HTTP/2 clients that went away without a word.
@@ -212,6 +234,9 @@ impl Default for Limits {
             preface_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(90),
             linger_timeout: Duration::from_secs(5),
+            linger_quiet_timeout: Duration::from_secs(1),
+            linger_bytes_max: 16 << 20,
+            lingering_max: 256,
             stall_timeout: Duration::from_mins(1),
             ping_interval: Duration::from_secs(30),
             ping_timeout: Duration::from_secs(20),
@@ -230,6 +255,16 @@ pub(crate) struct Service {
     pub(crate) tls: Arc<Tls>,
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) limits: Limits,
+    /// One permit for each connection that lingers.
+    lingering: Semaphore,
+    turns: Arc<Turns>,
+}
+
+impl Service {
+    pub(crate) fn new(tls: Arc<Tls>, handler: Arc<dyn Handler>, limits: Limits) -> Self {
+        let lingering = Semaphore::new(limits.lingering_max);
+        Self { tls, handler, limits, lingering, turns: Turns::new() }
+    }
 }
 
 /// Serves requests until the client leaves, the time is up, or the connection is asked to close.
@@ -239,53 +274,101 @@ pub(crate) async fn serve(
     close: Arc<Closer>,
 ) -> std::io::Result<()> {
     let peer = Arc::new(Peer::new(&stream, close, &service.tls)?);
-    let http2 = peer.tls.as_ref().is_some_and(|tls| tls.http2);
-    let activity = Arc::new(Activity::new(http2));
-    let limits = &service.limits;
+    if peer.tls.as_ref().is_some_and(|tls| tls.http2) {
+        serve_http2(service, stream, peer).await;
+    } else {
+        let activity = Arc::new(Activity::new(false, Turn::new(&service.turns)));
+        let (stream, lender) = lend(stream, service);
+        let ended = serve_http1(service, stream, peer, &activity).await;
+        linger_if_sending(lender.returned(), ended, &activity, service).await;
+    }
+    Ok(())
+}
 
-    let (timer, streams) = (TokioTimer::new(), Streams::new(limits.stall_timeout));
+async fn serve_http2(service: &Arc<Service>, stream: TlsStream<TcpStream>, peer: Arc<Peer>) {
+    let activity = Arc::new(Activity::new(true, Turn::new(&service.turns)));
+    let limits = &service.limits;
+    let streams = Streams::new(limits.stall_timeout);
     let requests = service_fn({
         let (service, peer, activity) = (service.clone(), peer.clone(), activity.clone());
-        let spawner = http2.then(|| streams.spawner());
+        let spawner = streams.spawner();
         move |request| {
-            let sending = spawner.as_ref().map(Spawner::begin);
+            let sending = Some(spawner.begin());
             answer(service.clone(), request, peer.clone(), activity.clone(), sending)
         }
     });
-    if http2 {
-        let (stream, outgoing) = gather(stream, activity.clone());
-        let io = TokioIo::new(Wire::new(stream, activity.clone()));
-        let connection = http2::Builder::new(streams.spawner())
-            .timer(timer)
-            .max_concurrent_streams(limits.streams_max)
-            .max_pending_accept_reset_streams(limits.resets_max)
-            .max_local_error_reset_streams(limits.resets_max)
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(STREAM_WINDOW_BYTES.saturating_mul(limits.streams_max))
-            .max_frame_size(STREAM_WINDOW_BYTES)
-            .max_header_list_size(limits.header_bytes_max as u32 + HEADER_LIST_SLACK_BYTES)
-            .max_send_buf_size(limits.send_buffer_bytes)
-            .keep_alive_interval(limits.ping_interval)
-            .keep_alive_timeout(limits.ping_timeout)
-            .serve_connection(io, requests);
-        drive(connection, streams, Some(outgoing), &peer, &activity, limits).await;
-    } else {
-        let wire = Wire::new(stream, activity.clone()).checking_heads(limits.header_bytes_max);
-        let io = TokioIo::new(wire);
-        let connection = http1::Builder::new()
-            .timer(timer)
-            // Compat: Go writes them so, and scripts look for them with their eyes.
-            .title_case_headers(true)
-            // Its timer would also run while the connection is idle; ours does not.
-            .header_read_timeout(None)
-            .max_headers(limits.header_lines_max)
-            .max_header_size(limits.header_bytes_max + HEADER_SLACK_BYTES)
-            .max_buf_size(limits.header_bytes_max + HEADER_SLACK_BYTES)
-            .serve_connection(io, requests)
-            .with_upgrades();
-        drive(connection, streams, None, &peer, &activity, limits).await;
+    let (stream, outgoing) = gather(stream, activity.clone());
+    let io = TokioIo::new(Wire::new(stream, activity.clone()));
+    let connection = http2::Builder::new(streams.spawner())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams_max)
+        .max_pending_accept_reset_streams(limits.resets_max)
+        .max_local_error_reset_streams(limits.resets_max)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(STREAM_WINDOW_BYTES.saturating_mul(limits.streams_max))
+        .max_frame_size(STREAM_WINDOW_BYTES)
+        .max_header_list_size(limits.header_bytes_max as u32 + HEADER_LIST_SLACK_BYTES)
+        .max_send_buf_size(limits.send_buffer_bytes)
+        .keep_alive_interval(limits.ping_interval)
+        .keep_alive_timeout(limits.ping_timeout)
+        .serve_connection(io, requests);
+    let ended = drive(connection, streams, Some(&outgoing), &peer, &activity, limits).await;
+    linger_if_sending(outgoing.into_stream(), ended, &activity, service).await;
+}
+
+/// Reads on for a while where the client may still be sending, so that it gets its answer.
+async fn linger_if_sending(
+    stream: Option<TlsStream<TcpStream>>,
+    ended: Ended,
+    activity: &Activity,
+    service: &Service,
+) {
+    if let Some(stream) = stream
+        && ended == Ended::InOrder
+        && activity.may_be_sending()
+    {
+        linger(stream, service).await;
     }
-    Ok(())
+}
+
+/// Serves a client of the own process, whose stream is memory and needs no lingering.
+pub(crate) async fn serve_in_process<S>(service: &Arc<Service>, stream: S, peer: Arc<Peer>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let activity = Arc::new(Activity::new(false, Turn::new(&service.turns)));
+    serve_http1(service, stream, peer, &activity).await;
+}
+
+/// Over any stream: those of other machines are TLS, those of the own process are memory.
+async fn serve_http1<S>(
+    service: &Arc<Service>,
+    stream: S,
+    peer: Arc<Peer>,
+    activity: &Arc<Activity>,
+) -> Ended
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let limits = &service.limits;
+    let requests = service_fn({
+        let (service, peer, activity) = (service.clone(), peer.clone(), activity.clone());
+        move |request| answer(service.clone(), request, peer.clone(), activity.clone(), None)
+    });
+    let wire = Wire::new(stream, activity.clone()).checking_heads(limits.header_bytes_max);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        // Compat: Go writes them so, and scripts look for them with their eyes.
+        .title_case_headers(true)
+        // Its timer would also run while the connection is idle; ours does not.
+        .header_read_timeout(None)
+        .max_headers(limits.header_lines_max)
+        .max_header_size(limits.header_bytes_max + HEADER_SLACK_BYTES)
+        .max_buf_size(limits.header_bytes_max + HEADER_SLACK_BYTES)
+        .serve_connection(TokioIo::new(wire), requests)
+        .with_upgrades();
+    let streams = Streams::new(limits.stall_timeout);
+    drive(connection, streams, None, &peer, activity, limits).await
 }
 
 /// Nearly all objects fit, so that most writes arrive in one frame.
@@ -303,10 +386,11 @@ async fn answer(
     sending: Option<Arc<Sending>>,
 ) -> Result<Response<Body>, Infallible> {
     let active = activity.begin();
+    let wants_upgrade = sending.is_none() && request.headers().contains_key(UPGRADE);
+    activity.begin_body(wants_upgrade || !request.body().is_end_stream());
     if let Some(refused) = refuse_malformed(&request) {
         return Ok(refused);
     }
-    let wants_upgrade = sending.is_none() && request.headers().contains_key(UPGRADE);
     let mut response = service.handler.handle(request, peer.clone()).await;
     // HTTP/2 has no such header; Go's library, and so the filters of kube-apiserver, mean GOAWAY by it.
     if sending.is_some()
@@ -318,7 +402,7 @@ async fn answer(
     match sending {
         Some(sending) => {
             sending.begin(send_by);
-            response.body_mut().tell(sending);
+            response.body_mut().record_progress_in(sending);
         }
         None => active.send_by(send_by.map(Into::into)),
     }
@@ -396,16 +480,18 @@ where
 async fn drive(
     connection: impl Connection,
     mut streams: Streams,
-    outgoing: Option<Outgoing>,
+    outgoing: Option<&Outgoing>,
     peer: &Peer,
     activity: &Activity,
     limits: &Limits,
-) {
+) -> Ended {
     let mut connection = pin!(connection);
     let first = if activity.http2() { limits.preface_timeout } else { limits.header_timeout };
     let mut tick = pin!(tokio::time::sleep(first.min(limits.shortest())));
     let mut closing: Option<Instant> = None;
     let ended = poll_fn(|cx| {
+        ready!(activity.turn().poll_begin(cx));
+        let _running = activity.turn().run();
         loop {
             if closing.is_none() && peer.close.poll_requested(cx).is_ready() {
                 let now = Instant::now();
@@ -418,7 +504,7 @@ async fn drive(
             if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
                 return Poll::Ready(Some(ended));
             }
-            if let Some(outgoing) = &outgoing
+            if let Some(outgoing) = outgoing
                 && let Poll::Ready(Err(error)) = outgoing.poll_send(cx)
             {
                 tracing::debug!(peer = %peer.address, %error, "the client is gone");
@@ -444,13 +530,31 @@ async fn drive(
             }
         }
     });
-    match ended.await {
-        Some(Ok(())) => {}
+    let ended = ended.await;
+    activity.turn().end();
+    match ended {
+        Some(Ok(())) => Ended::InOrder,
         Some(Err(error)) => {
             tracing::debug!(peer = %peer.address, %error, "connection ended with an error");
+            // A request that cannot be parsed, or a frame that breaks HTTP/2, is such an error. The client has got
+            // its answer or a GOAWAY, and may still be sending.
+            activity.refuse();
+            Ended::InOrder
         }
-        None => tracing::debug!(peer = %peer.address, "connection timed out"),
+        None => {
+            tracing::debug!(peer = %peer.address, "connection timed out");
+            Ended::TimedOut
+        }
     }
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// By the client, or after a response that says so.
+    InOrder,
+    /// The client was too slow.
+    TimedOut,
 }
 
 impl Limits {

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use auth::authn::TokenNotes;
 use flowcontrol::FlowSchema;
 use meta::{RequestInfo, User, Warnings};
 
@@ -75,6 +76,16 @@ impl Context {
     /// The user that sent the request.
     pub fn authenticated_user(&self) -> &User {
         self.authenticated_user.as_ref().unwrap_or(&self.user)
+    }
+
+    /// Records what authentication has said about the token.
+    pub(crate) fn note(&self, notes: TokenNotes) {
+        for (key, value) in notes.annotations {
+            self.audit.record.annotations.add(key, value);
+        }
+        for warning in notes.warnings {
+            self.warnings.add(warning);
+        }
     }
 
     /// Keeps a guard until the answer's last byte is out, so that streams count as well.

@@ -42,8 +42,7 @@ struct Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.shared.queue.lock().closed = true;
-        self.shared.ready.notify_all();
+        self.shared.close();
     }
 }
 
@@ -79,6 +78,11 @@ impl CpuPool {
         Ok(Self(Arc::new(owner)))
     }
 
+    /// Ends the threads although clones are left; what is queued is not run any more.
+    pub fn close(&self) {
+        self.0.shared.close();
+    }
+
     /// As many threads as there are processors: the threads of the runtime go first all the same.
     pub fn threads() -> usize {
         thread::available_parallelism().map_or(1, usize::from)
@@ -90,8 +94,8 @@ impl CpuPool {
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<Pooled<T>, ApiError> {
-        let place =
-            Place::take(&self.0.requests).ok_or(ApiError::Overloaded { retry_after_seconds: 1 })?;
+        let place = PoolPermit::take(&self.0.requests)
+            .ok_or(ApiError::Overloaded { retry_after_seconds: 1 })?;
         Ok(self.run(async move {
             let _place = place;
             future.await
@@ -127,16 +131,16 @@ impl CpuPool {
 }
 
 /// One of the bounded number of requests.
-struct Place(Arc<AtomicUsize>);
+struct PoolPermit(Arc<AtomicUsize>);
 
-impl Place {
+impl PoolPermit {
     fn take(count: &Arc<AtomicUsize>) -> Option<Self> {
         let place = Self(count.clone());
         (count.fetch_add(1, Ordering::Relaxed) < REQUESTS_MAX).then_some(place)
     }
 }
 
-impl Drop for Place {
+impl Drop for PoolPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -238,6 +242,16 @@ impl Task {
 }
 
 impl Shared {
+    fn close(&self) {
+        let mut queue = self.queue.lock();
+        queue.closed = true;
+        let left = std::mem::take(&mut queue.tasks);
+        drop(queue);
+        self.ready.notify_all();
+        // Not under the lock: what they hold may wake others.
+        drop(left);
+    }
+
     fn push(&self, task: Arc<Task>) {
         self.queue.lock().tasks.push_back(task);
         self.ready.notify_one();

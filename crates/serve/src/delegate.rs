@@ -4,7 +4,7 @@
 use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc};
 
 use arc_swap::ArcSwap;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use meta::{ApiError, GroupVersion, RequestInfo};
 use parking_lot::Mutex;
@@ -22,6 +22,12 @@ pub trait Delegate: Send + Sync + 'static {
     fn serves(&self, _info: &RequestInfo) -> bool {
         false
     }
+}
+
+/// Answers what other API servers of the cluster have and this one has not.
+pub trait PeerProxy: Delegate {
+    /// Whether a request goes to a peer.
+    fn claims(&self, info: &RequestInfo, headers: &HeaderMap) -> bool;
 }
 
 pub type Serving<'a> = Pin<Box<dyn Future<Output = Result<Response<Body>, ApiError>> + Send + 'a>>;

@@ -40,8 +40,10 @@ pub struct Generic {
     /// Where files are read.
     pub cpu_pool: CpuPool,
     /// Sets the verbosity of the log.
-    pub set_verbosity: Box<dyn Fn(i32) + Send + Sync>,
+    pub set_verbosity: SetVerbosity,
 }
+
+pub type SetVerbosity = Arc<dyn Fn(i32) + Send + Sync>;
 
 impl Delegate for Generic {
     fn name(&self) -> &'static str {
@@ -122,19 +124,11 @@ impl Generic {
                 Some(controller) => dump_flow_control(controller, path, &query),
                 None => return Err(ApiError::UnknownPath),
             },
-            "/debug/flags/v" if self.profiling => return Ok(self.verbosity(request).await),
-            "/debug/pprof/profile" if self.profiling => {
-                let seconds = query.integer("seconds").ok().flatten().unwrap_or(30);
-                return crate::profile::cpu(seconds).await;
+            _ if !self.profiling => return Err(ApiError::UnknownPath),
+            path => {
+                let answer = debug_answer(path, request, &self.set_verbosity).await;
+                return answer.unwrap_or(Err(ApiError::UnknownPath));
             }
-            "/debug/pprof" if self.profiling => redirect("/debug/pprof/"),
-            "/debug/pprof/" if self.profiling => {
-                text("text/plain; charset=utf-8", crate::profile::index())
-            }
-            path if self.profiling && path.starts_with("/debug/pprof/") => {
-                crate::profile::of_go(path.trim_start_matches("/debug/pprof/"))
-            }
-            _ => return Err(ApiError::UnknownPath),
         })
     }
 
@@ -147,39 +141,52 @@ impl Generic {
         out.extend_from_slice(b"\n  ]\n}");
         out
     }
+}
 
-    /// `PUT /debug/flags/v` with a number.
-    async fn verbosity(&self, request: Request<Incoming>) -> Response<Body> {
-        let answer = |code, text: String| {
-            let mut response = health::text(code, text + "\n");
-            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
-            response
-        };
-        if request.method() != Method::PUT {
-            return answer(StatusCode::NOT_ACCEPTABLE, "unsupported http method".to_owned());
+/// What `--profiling` serves, here and on `--debug-socket-path`. None: another path.
+pub(crate) async fn debug_answer(
+    path: &str,
+    request: Request<Incoming>,
+    set_verbosity: &SetVerbosity,
+) -> Option<Result<Response<Body>, ApiError>> {
+    Some(Ok(match path {
+        "/debug/flags/v" => verbosity(request, set_verbosity).await,
+        "/debug/pprof/profile" => {
+            let query = Query::parse(request.uri().query().unwrap_or_default());
+            let seconds = query.ok().and_then(|query| query.integer("seconds").ok().flatten());
+            return Some(crate::profile::cpu(seconds.unwrap_or(30)).await);
         }
-        let body = Limited::new(request.into_body(), 64).collect().await;
-        let given = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        let given = String::from_utf8_lossy(&given);
-        // Go knows no sign in front of what can't be negative.
-        let number = given.parse::<u32>().ok().filter(|_| !given.starts_with('+'));
-        match number.and_then(|number| i32::try_from(number).ok()) {
-            Some(number) => {
-                (self.set_verbosity)(number);
-                answer(
-                    StatusCode::OK,
-                    format!("successfully set klog.logging.verbosity to {given}"),
-                )
-            }
-            None => {
-                let digits = !given.is_empty() && given.bytes().all(|byte| byte.is_ascii_digit());
-                let why = if digits { "value out of range" } else { "invalid syntax" };
-                let given = meta::field::quote(&given);
-                answer(
-                    StatusCode::BAD_REQUEST,
-                    format!("strconv.ParseUint: parsing {given}: {why}"),
-                )
-            }
+        "/debug/pprof" => redirect("/debug/pprof/"),
+        "/debug/pprof/" => text("text/plain; charset=utf-8", crate::profile::index()),
+        path => crate::profile::of_go(path.strip_prefix("/debug/pprof/")?),
+    }))
+}
+
+/// `PUT /debug/flags/v` with a number.
+async fn verbosity(request: Request<Incoming>, set: &SetVerbosity) -> Response<Body> {
+    let answer = |code, text: String| {
+        let mut response = health::text(code, text + "\n");
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        response
+    };
+    if request.method() != Method::PUT {
+        return answer(StatusCode::NOT_ACCEPTABLE, "unsupported http method".to_owned());
+    }
+    let body = Limited::new(request.into_body(), 64).collect().await;
+    let given = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let given = String::from_utf8_lossy(&given);
+    // Go knows no sign in front of what can't be negative.
+    let number = given.parse::<u32>().ok().filter(|_| !given.starts_with('+'));
+    match number.and_then(|number| i32::try_from(number).ok()) {
+        Some(number) => {
+            set(number);
+            answer(StatusCode::OK, format!("successfully set klog.logging.verbosity to {given}"))
+        }
+        None => {
+            let digits = !given.is_empty() && given.bytes().all(|byte| byte.is_ascii_digit());
+            let why = if digits { "value out of range" } else { "invalid syntax" };
+            let given = meta::field::quote(&given);
+            answer(StatusCode::BAD_REQUEST, format!("strconv.ParseUint: parsing {given}: {why}"))
         }
     }
 }

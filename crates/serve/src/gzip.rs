@@ -1,4 +1,4 @@
-//! Compressed answers, under the conditions kube-apiserver sets: only large ones, only for who asks, and fast.
+//! Compressed answers, under the conditions kube-apiserver sets: only large ones, only for clients that accept gzip, at the fastest level.
 
 use std::collections::VecDeque;
 use std::io::Write;

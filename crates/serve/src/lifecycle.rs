@@ -1,4 +1,4 @@
-//! From the first signal to the end: shutdown in kube-apiserver's phases, and who has to be waited for.
+//! From the first signal to the end: shutdown in kube-apiserver's phases, and what each waits for.
 
 pub(crate) mod drain;
 mod in_flight;
@@ -177,7 +177,7 @@ impl Lifecycle {
 
 /// For connections to end by themselves once nothing runs on them.
 const HTTP_TIMEOUT: Duration = Duration::from_mins(1);
-/// All requests are answered by then; what is left is to say goodbye.
+/// All requests are answered by then; what is left is to close connections.
 const RETRY_AFTER_HTTP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Resolves at the first SIGTERM or SIGINT. A second one ends the process at once, with code 1: the operator does not

@@ -12,14 +12,17 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use parking_lot::Mutex;
 use prometheus::IntCounter;
+use rustls_pki_types::CertificateDer;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_rustls::TlsAcceptor;
 
-use crate::connection::{Closer, Handler, Limits, Service, canonical, serve};
+use crate::connection::{
+    Closer, Handler, Limits, Peer, Service, canonical, serve, serve_in_process,
+};
 use crate::tls::Tls;
 
 /// How the listening socket shares its address with others.
@@ -65,12 +68,12 @@ impl Listener {
 
     /// Starts to serve in the background.
     pub fn serve(self, tls: Arc<Tls>, handler: Arc<dyn Handler>, limits: Limits) -> Server {
-        let service = Arc::new(Service { tls, handler, limits });
-        let connections = Arc::new(Connections::new());
-        let address = self.address;
-        let accept = tokio::spawn(accept(self.inner, service, connections.clone()));
-        tracing::info!("Serving securely on {address}");
-        Server { address, connections, accept: Mutex::new(Some(accept)) }
+        let server = Server::without_port(self.address, tls, handler, limits);
+        let (service, connections) = (server.service.clone(), server.connections.clone());
+        let accept = tokio::spawn(accept(self.inner, service, connections));
+        *server.accept.lock() = Some(accept);
+        tracing::info!("Serving securely on {}", self.address);
+        server
     }
 }
 
@@ -94,11 +97,43 @@ const BACKLOG: i32 = 4096;
 /// A server that is running. Dropping it leaves it running; [`Server::shutdown`] ends it.
 pub struct Server {
     address: SocketAddr,
+    service: Arc<Service>,
     connections: Arc<Connections>,
     accept: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Server {
+    /// A server that others can't connect to; clients of the same process come through [`Server::attach`].
+    pub fn without_port(
+        address: SocketAddr,
+        tls: Arc<Tls>,
+        handler: Arc<dyn Handler>,
+        limits: Limits,
+    ) -> Self {
+        let service = Arc::new(Service::new(tls, handler, limits));
+        let connections = Arc::new(Connections::new());
+        Self { address, service, connections, accept: Mutex::default() }
+    }
+
+    /// Serves a client of the same process, without TLS, over HTTP/1.1. It is who the certificates say, as if it had
+    /// shown them in a handshake. Must be called inside the runtime.
+    pub fn attach<S>(&self, stream: S, certificates: Vec<CertificateDer<'static>>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let registration = self.connections.register();
+        let (id, service) = (registration.id, self.service.clone());
+        let close = registration.close.clone();
+        let peer = Arc::new(Peer::in_process(certificates, &service.tls, close));
+        let task = tokio::spawn(async move {
+            let _registration = registration;
+            serve_in_process(&service, stream, peer).await;
+        });
+        if let Some(open) = self.connections.open.lock().get_mut(&id) {
+            open.task = Some(task.abort_handle());
+        }
+    }
+
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -271,6 +306,8 @@ async fn handshake(
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
     SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+    #[cfg(target_os = "linux")]
+    SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     let shaking = async {
         let stream = refuse_plain_http(stream).await?;
         let local = canonical(stream.local_addr()?).ip();
@@ -281,6 +318,11 @@ async fn handshake(
         .await
         .unwrap_or_else(|_| Err(timed_out()))
 }
+
+/// What the kernel takes for a client before the client's kernel has made room for it. Without a bound a client that reads
+/// nothing costs up to 4 MB of the kernel's memory, and the time to encrypt and copy them: 200 silent watchers 2 s of CPU.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES_MAX: u32 = 256 << 10;
 
 /// Finds connections whose other end is gone.
 const KEEPALIVE: Duration = Duration::from_mins(3);

@@ -1,6 +1,7 @@
 //! The server's own certificates and keys, where the flags give none: made at the first start, kept, and renewed in time.
 
 mod files;
+mod sec1;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -23,27 +24,29 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use self::files::{Batch, make_private_dir, read_optional};
+use crate::pem::{MEMORY, Pem};
 use crate::tls::{Roots, verify_chain};
 
-/// Where the files of the PKI are; all of them exist.
+/// Where the parts of the PKI are; all of them exist.
 #[derive(Debug, Clone)]
 pub struct Pki {
     /// Signs serving and client certificates.
-    pub ca_cert: PathBuf,
-    pub ca_key: PathBuf,
-    pub serving_cert: PathBuf,
-    pub serving_key: PathBuf,
+    pub ca_cert: Pem,
+    pub ca_key: Pem,
+    pub serving_cert: Pem,
+    pub serving_key: Pem,
     /// Signs the certificates of front proxies, a trust of its own.
-    pub front_proxy_ca_cert: PathBuf,
-    pub front_proxy_client_cert: PathBuf,
-    pub front_proxy_client_key: PathBuf,
+    pub front_proxy_ca_cert: Pem,
+    pub front_proxy_client_cert: Pem,
+    pub front_proxy_client_key: Pem,
     /// Signs service account tokens.
-    pub service_account_key: PathBuf,
-    pub service_account_pub: PathBuf,
+    pub service_account_key: Pem,
+    pub service_account_pub: Pem,
     /// A client certificate of the group `system:masters`.
-    pub admin_cert: PathBuf,
-    pub admin_key: PathBuf,
-    admin_kubeconfig: PathBuf,
+    pub admin_cert: Pem,
+    pub admin_key: Pem,
+    /// `None` if everything else is in memory.
+    admin_kubeconfig: Option<PathBuf>,
     /// The serving certificate was in `--cert-dir` before and is of another CA: it is served as it is.
     pub serving_cert_is_given: bool,
 }
@@ -51,9 +54,34 @@ pub struct Pki {
 /// Where it is kept.
 #[derive(Debug, Clone)]
 pub struct PkiPaths {
-    pub data_dir: PathBuf,
+    /// `None`: in memory, until the process ends.
+    pub data_dir: Option<PathBuf>,
     /// Of the serving certificate and its key; with the rest, if there is no such place.
     pub cert_dir: Option<PathBuf>,
+}
+
+/// The files of the PKI, some of them perhaps below [`MEMORY`].
+struct Files {
+    dir: PathBuf,
+    serving_cert: PathBuf,
+    serving_key: PathBuf,
+}
+
+impl Files {
+    fn new(pki_paths: &PkiPaths) -> Self {
+        let dir = match &pki_paths.data_dir {
+            Some(data_dir) => data_dir.join("pki"),
+            None => PathBuf::from(MEMORY),
+        };
+        let serving = pki_paths.cert_dir.as_ref().unwrap_or(&dir);
+        let (serving_cert, serving_key) =
+            (serving.join("apiserver.crt"), serving.join("apiserver.key"));
+        Self { dir, serving_cert, serving_key }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
 }
 
 /// Why the PKI cannot be used.
@@ -68,48 +96,60 @@ pub enum PkiError {
 }
 
 impl Pki {
-    /// Makes what is missing under `<data_dir>/pki`, renews what runs out soon or lacks a name, keeps the rest. Keys of
+    /// Makes what is missing under `<data_dir>/pki` or in memory, renews what runs out soon or lacks a name, keeps the rest. Keys of
     /// CAs and service accounts are never replaced: others may trust them. Calling it again later renews in place.
     pub fn ensure(
         pki_paths: &PkiPaths,
         names: &ServerNames,
         now: SystemTime,
     ) -> Result<Self, PkiError> {
-        let mut pki = Self::at(pki_paths);
-        let dir = pki_paths.data_dir.join("pki");
-        for dir in [Some(&dir), pki_paths.cert_dir.as_ref()].into_iter().flatten() {
+        let files = Files::new(pki_paths);
+        let on_disk = pki_paths.data_dir.as_ref().map(|_| &files.dir);
+        for dir in [on_disk, pki_paths.cert_dir.as_ref()].into_iter().flatten() {
             make_private_dir(dir).map_err(|error| PkiError::File { path: dir.clone(), error })?;
         }
         let mut batch = Batch::default();
 
-        let ca = Ca::ensure(&pki.ca_cert, &pki.ca_key, "kubernetes", now, &mut batch)?;
-        pki.serving_cert_is_given =
-            pki_paths.cert_dir.is_some() && is_given(&ca, &pki.serving_cert, &pki.serving_key)?;
-        if !pki.serving_cert_is_given {
+        let (ca_cert, ca_key) = (files.at("ca.crt"), files.at("ca.key"));
+        let ca = Ca::ensure(&ca_cert, &ca_key, "kubernetes", now, &mut batch)?;
+        let (serving_cert, serving_key) = (&files.serving_cert, &files.serving_key);
+        let serving_cert_is_given =
+            pki_paths.cert_dir.is_some() && is_given(&ca, serving_cert, serving_key, &batch)?;
+        if !serving_cert_is_given {
             let serving = Leaf::Server { common_name: "kube-apiserver", names };
-            serving.ensure(&ca, &pki.serving_cert, &pki.serving_key, now, &mut batch)?;
+            serving.ensure(&ca, serving_cert, serving_key, now, &mut batch)?;
         }
+        let (admin_cert, admin_key) = (files.at("admin.crt"), files.at("admin.key"));
         let admin =
             Leaf::Client { common_name: "kubernetes-admin", organization: Some("system:masters") };
-        admin.ensure(&ca, &pki.admin_cert, &pki.admin_key, now, &mut batch)?;
+        admin.ensure(&ca, &admin_cert, &admin_key, now, &mut batch)?;
 
-        let front_proxy_ca_key = dir.join("front-proxy-ca.key");
-        let front_ca = Ca::ensure(
-            &pki.front_proxy_ca_cert,
-            &front_proxy_ca_key,
-            "front-proxy-ca",
-            now,
-            &mut batch,
-        )?;
+        let front_cert = files.at("front-proxy-ca.crt");
+        let front_key = files.at("front-proxy-ca.key");
+        let front_ca = Ca::ensure(&front_cert, &front_key, "front-proxy-ca", now, &mut batch)?;
         let proxy = Leaf::Client { common_name: "front-proxy-client", organization: None };
-        let (cert, key) = (&pki.front_proxy_client_cert, &pki.front_proxy_client_key);
-        proxy.ensure(&front_ca, cert, key, now, &mut batch)?;
+        let proxy_cert = files.at("front-proxy-client.crt");
+        let proxy_key = files.at("front-proxy-client.key");
+        proxy.ensure(&front_ca, &proxy_cert, &proxy_key, now, &mut batch)?;
 
-        ensure_service_account_keys(
-            &pki.service_account_key,
-            &pki.service_account_pub,
-            &mut batch,
-        )?;
+        let (sa_key, sa_pub) = (files.at("sa.key"), files.at("sa.pub"));
+        ensure_service_account_keys(&sa_key, &sa_pub, &mut batch)?;
+
+        let pki = Self {
+            ca_cert: batch.pem(ca_cert),
+            ca_key: batch.pem(ca_key),
+            serving_cert: batch.pem(files.serving_cert),
+            serving_key: batch.pem(files.serving_key),
+            front_proxy_ca_cert: batch.pem(front_cert),
+            front_proxy_client_cert: batch.pem(proxy_cert),
+            front_proxy_client_key: batch.pem(proxy_key),
+            service_account_key: batch.pem(sa_key),
+            service_account_pub: batch.pem(sa_pub),
+            admin_cert: batch.pem(admin_cert),
+            admin_key: batch.pem(admin_key),
+            admin_kubeconfig: pki_paths.data_dir.as_ref().map(|dir| dir.join("admin.kubeconfig")),
+            serving_cert_is_given,
+        };
         batch.commit().map_err(|(path, error)| PkiError::File { path, error })?;
         Ok(pki)
     }
@@ -131,49 +171,34 @@ impl Pki {
 
     /// Whether the generated serving certificate, as it is on disk now, can no longer be used.
     pub fn serving_cert_has_expired(&self, now: SystemTime) -> bool {
-        let Ok(pem) = std::fs::read(&self.serving_cert) else { return false };
+        let Ok(pem) = self.serving_cert.read() else { return false };
         let Ok(der) = CertificateDer::from_pem_slice(&pem) else { return false };
-        not_after(&self.serving_cert, &der).is_ok_and(|not_after| not_after < now)
+        not_after(self.serving_cert.path(), &der).is_ok_and(|not_after| not_after < now)
     }
 
-    fn at(pki_paths: &PkiPaths) -> Self {
-        let data_dir = &pki_paths.data_dir;
-        let file = |name: &str| data_dir.join("pki").join(name);
-        let serving = |name: &str| match &pki_paths.cert_dir {
-            Some(dir) => dir.join(name),
-            None => file(name),
+    /// A kubeconfig of the administrator, complete in itself. `server_ca` is the PEM bundle that vouches for the serving
+    /// certificate, the own CA if there is no other.
+    pub fn admin_kubeconfig(
+        &self,
+        server: &str,
+        server_ca: Option<&str>,
+    ) -> Result<String, PkiError> {
+        let read = |pem: &Pem| {
+            pem.read_text().map_err(|error| PkiError::File { path: pem.path().to_owned(), error })
         };
-        Self {
-            ca_cert: file("ca.crt"),
-            ca_key: file("ca.key"),
-            serving_cert: serving("apiserver.crt"),
-            serving_key: serving("apiserver.key"),
-            front_proxy_ca_cert: file("front-proxy-ca.crt"),
-            front_proxy_client_cert: file("front-proxy-client.crt"),
-            front_proxy_client_key: file("front-proxy-client.key"),
-            service_account_key: file("sa.key"),
-            service_account_pub: file("sa.pub"),
-            admin_cert: file("admin.crt"),
-            admin_key: file("admin.key"),
-            admin_kubeconfig: data_dir.join("admin.kubeconfig"),
-            serving_cert_is_given: false,
-        }
+        let ca = server_ca.map_or_else(|| read(&self.ca_cert), |ca| Ok(ca.to_owned()))?;
+        Ok(kubeconfig(server, &ca, &read(&self.admin_cert)?, &read(&self.admin_key)?))
     }
 
-    /// Writes `<data_dir>/admin.kubeconfig`, complete in itself, and says where it is. The address is that of this start;
-    /// `server_ca` is the PEM bundle that vouches for the serving certificate, the own CA if there is no other.
+    /// Writes `<data_dir>/admin.kubeconfig` and says where it is; `None` if there is no data directory. The address is
+    /// that of this start.
     pub fn write_admin_kubeconfig(
         &self,
         server: &str,
         server_ca: Option<&str>,
-    ) -> Result<PathBuf, PkiError> {
-        let read = |path: &Path| {
-            std::fs::read_to_string(path)
-                .map_err(|error| PkiError::File { path: path.to_owned(), error })
-        };
-        let ca = server_ca.map_or_else(|| read(&self.ca_cert), |ca| Ok(ca.to_owned()))?;
-        let content = kubeconfig(server, &ca, &read(&self.admin_cert)?, &read(&self.admin_key)?);
-        let path = &self.admin_kubeconfig;
+    ) -> Result<Option<PathBuf>, PkiError> {
+        let Some(path) = &self.admin_kubeconfig else { return Ok(None) };
+        let content = self.admin_kubeconfig(server, server_ca)?;
         let failed = |(path, error)| PkiError::File { path, error };
         if read_optional(path).map_err(|error| failed((path.clone(), error)))?.as_ref()
             != Some(&content)
@@ -182,12 +207,14 @@ impl Pki {
             batch.private(path, content);
             batch.commit().map_err(failed)?;
         }
-        Ok(path.clone())
+        Ok(Some(path.clone()))
     }
 }
 
 fn kubeconfig(server: &str, ca: &str, cert: &str, key: &str) -> String {
-    let [ca, cert, key] = [ca, cert, key].map(|pem| BASE64.encode(pem));
+    // Compat: fabric8, the client of most Java programs, takes any key in PKCS #8 for an RSA key.
+    let key = sec1::from_pkcs8(key).unwrap_or_else(|| key.to_owned());
+    let [ca, cert, key] = [ca, cert, &key].map(|pem| BASE64.encode(pem));
     format!(
         "apiVersion: v1
 kind: Config
@@ -296,8 +323,8 @@ impl Ca {
         now: SystemTime,
         batch: &mut Batch,
     ) -> Result<Self, PkiError> {
-        let key = load(key_path)?;
-        if let Some(cert) = load(cert_path)? {
+        let key = load(batch, key_path)?;
+        if let Some(cert) = load(batch, cert_path)? {
             let der = certificate(cert_path, &cert)?;
             let not_after = not_after(cert_path, &der)?;
             if not_after < now {
@@ -362,7 +389,7 @@ impl Leaf<'_> {
         now: SystemTime,
         batch: &mut Batch,
     ) -> Result<(), PkiError> {
-        if let (Some(cert), Some(key)) = (load(cert_path)?, load(key_path)?)
+        if let (Some(cert), Some(key)) = (load(batch, cert_path)?, load(batch, key_path)?)
             && self.is_good(ca, &cert, &key, now + RENEW_BEFORE)
         {
             return Ok(());
@@ -371,7 +398,13 @@ impl Leaf<'_> {
         let params = self.params(now, ca.not_after)?;
         let cert = params.signed_by(&key_pair, &ca.issuer()?)?;
         batch.private(key_path, key_pair.serialize_pem());
-        batch.public(cert_path, cert.pem());
+        let mut chain = cert.pem();
+        if matches!(self, Self::Server { .. }) && ca.cert_path.starts_with(MEMORY) {
+            // Compat: as in kube-apiserver's `--cert-dir`, the CA follows, so that a client can trust the file. It is
+            // nowhere else.
+            chain.push_str(&ca.cert);
+        }
+        batch.public(cert_path, chain);
         Ok(())
     }
 
@@ -425,8 +458,10 @@ impl Leaf<'_> {
 
 /// Whether there is a pair that this CA has not issued. Compat: kube-apiserver serves the pair that it finds, and
 /// envtest puts one there.
-fn is_given(ca: &Ca, cert_path: &Path, key_path: &Path) -> Result<bool, PkiError> {
-    let (Some(cert), Some(_)) = (load(cert_path)?, load(key_path)?) else { return Ok(false) };
+fn is_given(ca: &Ca, cert_path: &Path, key_path: &Path, batch: &Batch) -> Result<bool, PkiError> {
+    let (Some(cert), Some(_)) = (load(batch, cert_path)?, load(batch, key_path)?) else {
+        return Ok(false);
+    };
     let der = certificate(cert_path, &cert)?;
     // Valid at its own end: only the issuer counts.
     let at = not_after(cert_path, &der)?;
@@ -471,7 +506,7 @@ fn ensure_service_account_keys(
     pub_path: &Path,
     batch: &mut Batch,
 ) -> Result<(), PkiError> {
-    match (load(key_path)?, load(pub_path)?) {
+    match (load(batch, key_path)?, load(batch, pub_path)?) {
         (Some(_), Some(_)) => {}
         (Some(key), None) => batch.public(pub_path, parse_key(key_path, &key)?.public_key_pem()),
         (None, Some(_)) => {
@@ -509,8 +544,8 @@ fn not_after(path: &Path, der: &CertificateDer<'_>) -> Result<SystemTime, PkiErr
     Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-fn load(path: &Path) -> Result<Option<String>, PkiError> {
-    read_optional(path).map_err(|error| PkiError::File { path: path.to_owned(), error })
+fn load(batch: &Batch, path: &Path) -> Result<Option<String>, PkiError> {
+    batch.load(path).map_err(|error| PkiError::File { path: path.to_owned(), error })
 }
 
 fn content(path: &Path, reason: &str) -> PkiError {

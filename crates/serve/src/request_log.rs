@@ -12,7 +12,7 @@ use crate::{
     audit::request_uri,
     context::Context,
     filters::latency::Filter,
-    metrics::{self, Asked},
+    metrics::{self, RequestLabels},
 };
 
 /// Logs a request when the last byte of its answer is sent, and the guard is dropped.
@@ -47,7 +47,7 @@ impl Sent {
     pub(crate) fn answered<B>(
         self,
         cx: &mut Context,
-        asked: &Asked,
+        asked: &RequestLabels,
         response: &Response<B>,
     ) -> RequestLog {
         RequestLog {

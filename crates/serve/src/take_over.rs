@@ -1,20 +1,17 @@
 //! Connections that belong to a handler after a 101: proxied upgrades, exec, attach and port-forward.
 
-use std::pin::Pin;
-
 use http::{Response, StatusCode};
 use hyper::upgrade::{OnUpgrade, Upgraded};
+use meta::BoxFuture;
 
 use crate::Body;
-
-type Pinned<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// What a handler does with a connection.
 pub(crate) struct TakeOver {
     pub(crate) connection: OnUpgrade,
-    pub(crate) run: Box<dyn FnOnce(Upgraded) -> Pinned<()> + Send>,
+    pub(crate) run: Box<dyn FnOnce(Upgraded) -> BoxFuture<'static, ()> + Send>,
     /// Ends it.
-    pub(crate) end: Option<Pinned<()>>,
+    pub(crate) end: Option<BoxFuture<'static, ()>>,
 }
 
 /// Hands the connection over if the response is a 101 that asks for it; other responses pass.

@@ -35,7 +35,8 @@ impl Default for Tasks {
 }
 
 impl Tasks {
-    fn new(end_process: impl Fn(&'static str) + Send + Sync + 'static) -> Self {
+    /// `end_process` is called when a critical task of that name has panicked.
+    pub fn new(end_process: impl Fn(&'static str) + Send + Sync + 'static) -> Self {
         let panics = Opts::new(
             "pintle_background_task_panics_total",
             "Panics of background tasks; those that the server can do without are started again.",

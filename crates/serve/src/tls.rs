@@ -8,7 +8,7 @@ pub(crate) mod testing;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,20 +22,21 @@ pub use self::client::{PeerIdentity, Roots, VerifiedCert, verify_chain};
 use self::parameters::Parameters;
 pub use self::sni::NamedCertKey;
 use self::sni::{CertTable, ServingCert};
+use crate::Pem;
 
 /// The TLS flags, completed: the certificate files exist.
 #[derive(Debug, Clone, Default)]
 pub struct TlsOptions {
     /// `--tls-cert-file`: certificate, then the CAs between it and the root.
-    pub cert_file: PathBuf,
+    pub cert_file: Pem,
     /// `--tls-private-key-file`
-    pub key_file: PathBuf,
+    pub key_file: Pem,
     /// `--tls-sni-cert-key`, in order
     pub sni: Vec<NamedCertKey>,
     /// `--client-ca-file`
-    pub client_ca_file: Option<PathBuf>,
+    pub client_ca_file: Option<Pem>,
     /// `--requestheader-client-ca-file`
-    pub request_header_ca_file: Option<PathBuf>,
+    pub request_header_ca_file: Option<Pem>,
     /// `--tls-min-version`; empty is TLS 1.2.
     pub min_version: String,
     /// `--tls-cipher-suites`; empty is all.
@@ -93,18 +94,17 @@ impl Tls {
             &options.cipher_suites,
             &options.curve_preferences,
         )?;
-        let pair = |cert: &Path, key: &Path| {
-            File::load(vec![cert.to_owned(), key.to_owned()], &parse_pair(&parameters))
-        };
-        let bundle = |path: &Option<PathBuf>| {
-            path.as_ref().map(|path| File::load(vec![path.clone()], &parse_bundle)).transpose()
+        let pair = |cert: Pem, key: Pem| File::load(vec![cert, key], &parse_pair(&parameters));
+        let bundle = |pem: &Option<Pem>| {
+            pem.as_ref().map(|pem| File::load(vec![pem.clone()], &parse_bundle)).transpose()
         };
         let mut sni = Vec::new();
         for named in &options.sni {
-            sni.push((pair(&named.cert_file, &named.key_file)?, named.names.clone()));
+            let (cert, key) = (named.cert_file.clone(), named.key_file.clone());
+            sni.push((pair(cert.into(), key.into())?, named.names.clone()));
         }
         let files = Files {
-            serving: pair(&options.cert_file, &options.key_file)?,
+            serving: pair(options.cert_file.clone(), options.key_file.clone())?,
             sni,
             client_ca: bundle(&options.client_ca_file)?,
             request_header_ca: bundle(&options.request_header_ca_file)?,
@@ -234,14 +234,14 @@ fn build(parameters: &Parameters, disable_http2: bool, files: &Files) -> Result<
 
 /// Something made from the content of one or two files.
 struct File<T> {
-    paths: Vec<PathBuf>,
+    paths: Vec<Pem>,
     content: Vec<Vec<u8>>,
     value: Arc<T>,
 }
 
 impl<T> File<T> {
     fn load(
-        paths: Vec<PathBuf>,
+        paths: Vec<Pem>,
         parse: &impl Fn(&[Vec<u8>]) -> Result<T, String>,
     ) -> Result<Self, TlsError> {
         let content = read(&paths)?;
@@ -277,19 +277,20 @@ impl<T> File<T> {
     }
 }
 
-fn read(paths: &[PathBuf]) -> Result<Vec<Vec<u8>>, TlsError> {
-    let read = |path: &PathBuf| {
-        std::fs::read(path).map_err(|error| TlsError::Read { path: path.clone(), error })
+fn read(paths: &[Pem]) -> Result<Vec<Vec<u8>>, TlsError> {
+    let read = |pem: &Pem| {
+        pem.read().map_err(|error| TlsError::Read { path: pem.path().to_owned(), error })
     };
     paths.iter().map(read).collect()
 }
 
 fn parsed<T>(
-    paths: &[PathBuf],
+    paths: &[Pem],
     content: &[Vec<u8>],
     parse: &impl Fn(&[Vec<u8>]) -> Result<T, String>,
 ) -> Result<T, TlsError> {
-    parse(content).map_err(|reason| TlsError::Content { path: paths[0].clone(), reason })
+    let path = || paths[0].path().to_owned();
+    parse(content).map_err(|reason| TlsError::Content { path: path(), reason })
 }
 
 fn parse_pair(parameters: &Parameters) -> impl Fn(&[Vec<u8>]) -> Result<ServingCert, String> {
@@ -317,8 +318,8 @@ mod tests {
         fn options(&self) -> TlsOptions {
             let (cert, key) = self_signed("default", &["localhost"]);
             TlsOptions {
-                cert_file: self.write("tls.crt", &cert),
-                key_file: self.write("tls.key", &key),
+                cert_file: self.write("tls.crt", &cert).into(),
+                key_file: self.write("tls.key", &key).into(),
                 ..TlsOptions::default()
             }
         }
@@ -335,7 +336,10 @@ mod tests {
         let bad_ca = dir.write("bad.crt", "nothing");
         let cases = [
             (TlsOptions { cert_file: "absent.crt".into(), ..good.clone() }, "absent.crt: "),
-            (TlsOptions { client_ca_file: Some(bad_ca), ..good.clone() }, "no CA certificate"),
+            (
+                TlsOptions { client_ca_file: Some(bad_ca.into()), ..good.clone() },
+                "no CA certificate",
+            ),
             (TlsOptions { cipher_suites: vec!["X".to_owned()], ..good.clone() }, "Cipher suite X"),
         ];
         for (options, expected) in cases {
@@ -350,7 +354,7 @@ mod tests {
         let dir = dir();
         let ca = TestCa::new("old");
         let ca_file = dir.write("ca.crt", &ca.pem());
-        let options = TlsOptions { client_ca_file: Some(ca_file), ..dir.options() };
+        let options = TlsOptions { client_ca_file: Some(ca_file.into()), ..dir.options() };
         let tls = Tls::new(&options).expect("good files");
         let before = tls.config_for(IpAddr::from([127, 0, 0, 1]));
         let verified = |ca: &TestCa| {

@@ -223,7 +223,7 @@ pub(crate) fn change_over(mut response: Response<Body>, stall: Duration) -> Resp
     switching
 }
 
-/// Sends chunks as messages until they end or the client says goodbye, and answers its pings meanwhile.
+/// Sends chunks as messages until they end or the client sends a close frame, and answers its pings meanwhile.
 async fn pump(
     connection: impl AsyncRead + AsyncWrite,
     mut body: Body,
@@ -248,8 +248,8 @@ async fn pump(
             count = reader.read(&mut incoming) => match count? {
                 0 => return Ok(()),
                 count => match answer(&mut decoder, &incoming[..count], &mut writer).await? {
-                    Heard::More => {}
-                    Heard::Goodbye => break,
+                    ClientState::Open => {}
+                    ClientState::Closing => break,
                 },
             },
         }
@@ -263,27 +263,27 @@ async fn pump(
 /// A client of a watch has nothing to say but pings.
 const READ_BYTES: usize = 1024;
 
-enum Heard {
-    More,
-    Goodbye,
+enum ClientState {
+    Open,
+    Closing,
 }
 
 async fn answer<W: AsyncWrite + Unpin>(
     decoder: &mut Decoder,
     bytes: &[u8],
     writer: &mut Writer<W>,
-) -> std::io::Result<Heard> {
+) -> std::io::Result<ClientState> {
     for received in decoder.read(bytes) {
         match received {
             Received::Ping(payload) => writer.send(Opcode::Pong, &payload).await?,
-            Received::Close => return Ok(Heard::Goodbye),
+            Received::Close => return Ok(ClientState::Closing),
             Received::Violation => {
                 writer.send(Opcode::Close, &frame::PROTOCOL_ERROR).await?;
-                return Ok(Heard::Goodbye);
+                return Ok(ClientState::Closing);
             }
         }
     }
-    Ok(Heard::More)
+    Ok(ClientState::Open)
 }
 
 struct Writer<W> {

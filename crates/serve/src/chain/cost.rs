@@ -112,14 +112,17 @@ async fn cost_of_the_security_chain() {
             cx.info = request_info(&Method::GET, request.uri()).expect("a path");
             let path = cx.info.path.clone();
             let filter = Timed::start(Filter::Authentication, &Scope::default());
-            let user =
-                authenticate(&authenticator, request.headers_mut(), &peer, &path, true).await;
+            let (headers, mut notes) = (request.headers_mut(), TokenNotes::default());
+            let user = authenticate(&authenticator, headers, &peer, &path, true, &mut notes).await;
             metrics.authenticated(user.as_ref().map_err(|_| true), &cx, filter.began());
             filter.complete(&metrics, &mut cx);
             cx.user = user.expect("a certificate");
             cx.span = request_span(None, &cx, request);
             assert!(request_audit::begin(auditor.as_ref(), &mut cx, request).await);
-            impersonate(&authorizer, &mut cx, request.headers_mut(), true).await.expect("nobody");
+            let counted = Some(&metrics.impersonation);
+            impersonate(&authorizer, &mut cx, request.headers_mut(), counted)
+                .await
+                .expect("the headers ask for no impersonation");
             cx.seat = take_seat(&flow_control, &mut cx, "", timeout).await.expect("a seat");
             let filter = Timed::start(Filter::Authorization, &Scope::default());
             let (decision, allowed) = authorize(&authorizer, &cx).await;

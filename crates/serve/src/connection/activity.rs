@@ -1,10 +1,11 @@
 //! What a connection is doing, so that the clock knows which time limit applies.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Limits;
+use super::turns::Turn;
 
 /// Written by the wire and by requests, read when a timer fires. Times are milliseconds since `start`, plus one: zero is
 /// "not".
@@ -22,19 +23,22 @@ pub(super) struct Activity {
     stalled_since: AtomicU64,
     /// HTTP/1.1: when the response has to be sent at last.
     send_by: AtomicU64,
+    /// The client may be sending a request that has its answer: of HTTP/1.1 the last one, of HTTP/2 any.
+    may_be_sending: AtomicBool,
+    turn: Arc<Turn>,
 }
 
 /// What to do, and when.
 pub(super) enum Deadline {
     None,
-    /// Say goodbye.
+    /// Send GOAWAY, or `Connection: close`.
     Close(Instant),
     /// Hang up.
     Drop(Instant),
 }
 
 impl Activity {
-    pub(super) fn new(http2: bool) -> Self {
+    pub(super) fn new(http2: bool, turn: Arc<Turn>) -> Self {
         Self {
             http2,
             start: Instant::now(),
@@ -44,11 +48,17 @@ impl Activity {
             header_since: AtomicU64::new(0),
             stalled_since: AtomicU64::new(0),
             send_by: AtomicU64::new(0),
+            may_be_sending: AtomicBool::new(false),
+            turn,
         }
     }
 
     pub(super) fn http2(&self) -> bool {
         self.http2
+    }
+
+    pub(super) fn turn(&self) -> &Arc<Turn> {
+        &self.turn
     }
 
     /// A request arrived; it is over when the guard is dropped.
@@ -57,6 +67,22 @@ impl Activity {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.header_since.store(0, Ordering::Relaxed);
         ActiveRequest(self.clone())
+    }
+
+    /// A request has a body, or not; whether it is read to its end is up to the handler.
+    pub(super) fn begin_body(&self, present: bool) {
+        if present || !self.http2 {
+            self.may_be_sending.store(present, Ordering::Relaxed);
+        }
+    }
+
+    /// A request is refused that was not read to its end.
+    pub(super) fn refuse(&self) {
+        self.may_be_sending.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn may_be_sending(&self) -> bool {
+        self.may_be_sending.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_active(&self) -> bool {

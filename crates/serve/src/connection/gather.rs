@@ -48,9 +48,15 @@ impl Outgoing {
         if !stream.get_ref().1.wants_write() {
             return Poll::Ready(Ok(()));
         }
+        ready!(self.activity.turn().poll_send(cx));
         let sent = Pin::new(&mut *stream).poll_flush(cx);
         self.activity.wrote(sent.is_pending());
         sent
+    }
+
+    /// The stream, once the HTTP library has let go of it.
+    pub(super) fn into_stream(self) -> Option<TlsStream<TcpStream>> {
+        Arc::into_inner(self.stream).map(Mutex::into_inner)
     }
 }
 

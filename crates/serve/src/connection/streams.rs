@@ -19,15 +19,15 @@ type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(super) struct Streams {
     running: FuturesUnordered<Stream>,
-    new: Arc<New>,
-    bell: Arc<Bell>,
+    new: Arc<NewStreams>,
+    bell: Arc<StreamWaker>,
     /// Rings the bell.
     waker: Waker,
 }
 
 /// Streams that the library has started and the connection has not polled yet.
 #[derive(Default)]
-struct New {
+struct NewStreams {
     streams: Mutex<Vec<Stream>>,
     /// Of the stream that the library starts next: it calls the service, then the executor.
     sending: Mutex<Option<Arc<Sending>>>,
@@ -37,9 +37,9 @@ struct New {
 
 impl Streams {
     pub(super) fn new(stall_timeout: Duration) -> Self {
-        let bell = Arc::<Bell>::default();
+        let bell = Arc::<StreamWaker>::default();
         let waker = bell.clone().into();
-        let new = Arc::new(New { stall_timeout, ..New::default() });
+        let new = Arc::new(NewStreams { stall_timeout, ..NewStreams::default() });
         Self { running: FuturesUnordered::new(), new, bell, waker }
     }
 
@@ -70,14 +70,14 @@ impl Streams {
     }
 }
 
-/// Who wakes a stream rings. It is heard by who listens, or else by the task of the connection.
+/// The waker of the streams. It wakes the task that polls them, or else the connection's.
 #[derive(Default)]
-struct Bell {
+struct StreamWaker {
     rung: AtomicBool,
     task: AtomicWaker,
 }
 
-impl Bell {
+impl StreamWaker {
     fn listen(&self) {
         drop(self.task.take());
         self.rung.store(false, Ordering::Release);
@@ -90,7 +90,7 @@ impl Bell {
     }
 }
 
-impl Wake for Bell {
+impl Wake for StreamWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -103,7 +103,7 @@ impl Wake for Bell {
 
 /// What the HTTP/2 library starts its streams with. They wait here until the connection was polled.
 #[derive(Clone)]
-pub(super) struct Spawner(Arc<New>);
+pub(super) struct Spawner(Arc<NewStreams>);
 
 impl Spawner {
     /// To be called for each request, before its stream is started.

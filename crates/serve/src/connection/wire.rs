@@ -44,6 +44,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
             return false;
         }
         let Some(text) = error_text(head) else { return false };
+        self.activity.refuse();
         self.instead = response(text);
         true
     }
@@ -58,6 +59,21 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
 
     fn wrote<R>(&self, result: &Poll<R>) {
         self.activity.wrote(result.is_pending());
+    }
+
+    fn poll_write_buffers(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.activity.turn().poll(cx));
+        let (pieces, count) = in_pieces(buffers);
+        let result = Pin::new(&mut self.inner).poll_write_vectored(cx, &pieces[..count]);
+        if let Poll::Ready(Ok(bytes)) = &result {
+            self.activity.turn().wrote(*bytes);
+        }
+        self.wrote(&result);
+        result
     }
 }
 
@@ -173,6 +189,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<T> {
                     heads.read(&buffer.filled()[before..], requests);
                     if heads.refused {
                         buffer.set_filled(before);
+                        self.activity.refuse();
                         self.instead = response(TWO_LENGTHS);
                         return self.poll_refuse(cx);
                     }
@@ -192,11 +209,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         if self.replace(bytes) {
             return Poll::Ready(Ok(bytes.len()));
         }
-        let whole = [IoSlice::new(bytes)];
-        let (pieces, count) = in_pieces(&whole);
-        let result = Pin::new(&mut self.inner).poll_write_vectored(cx, &pieces[..count]);
-        self.wrote(&result);
-        result
+        self.poll_write_buffers(cx, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -209,10 +222,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         {
             return Poll::Ready(Ok(head.len()));
         }
-        let (pieces, count) = in_pieces(buffers);
-        let result = Pin::new(&mut self.inner).poll_write_vectored(cx, &pieces[..count]);
-        self.wrote(&result);
-        result
+        self.poll_write_buffers(cx, buffers)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -2,7 +2,10 @@
 
 use auth::{
     Authenticator, Credentials,
-    authn::{RequestHeader, Unauthenticated, request_header::remove_headers, x509::Certificate},
+    authn::{
+        RequestHeader, TokenNotes, Unauthenticated, request_header::remove_headers,
+        x509::Certificate,
+    },
 };
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 use meta::{ApiError, User};
@@ -21,6 +24,7 @@ pub(crate) async fn authenticate(
     peer: &Peer,
     path: &str,
     http2_dos_mitigation: bool,
+    notes: &mut TokenNotes,
 ) -> Result<User, ApiError> {
     let authorization = headers.get(AUTHORIZATION).map(HeaderValue::to_str);
     let unreadable = matches!(authorization, Some(Err(_)));
@@ -53,7 +57,7 @@ pub(crate) async fn authenticate(
         Err(Unauthenticated(why.to_owned()))
     } else {
         let credentials = Credentials { front_proxy, certificate, certificate_error, bearer, path };
-        authenticator.authenticate(credentials).await
+        authenticator.authenticate(credentials, notes).await
     };
     headers.remove(AUTHORIZATION);
     remove_headers(headers, front);
@@ -127,7 +131,15 @@ mod tests {
             let value = HeaderValue::from_bytes(authorization).expect("a header");
             headers.insert(AUTHORIZATION, value);
         }
-        let user = authenticate(&authenticator, &mut headers, &peer, "/version", true).await;
+        let user = authenticate(
+            &authenticator,
+            &mut headers,
+            &peer,
+            "/version",
+            true,
+            &mut TokenNotes::default(),
+        )
+        .await;
         assert!(headers.is_empty(), "the credential is gone");
         user.map(|user| user.name.to_string()).map_err(|error| error.status().code)
     }

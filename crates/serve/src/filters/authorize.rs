@@ -1,4 +1,4 @@
-//! May this user do this? `cx.user` is who the request acts as, not who sent it.
+//! Asks the authorizer whether the user may do this. `cx.user` is the impersonated user, if there is one.
 
 use auth::{Attributes, Authorizer, authz::Decision};
 use meta::ApiError;

@@ -1,11 +1,11 @@
-//! `--cors-allowed-origins`: browsers on other sites may be let in.
+//! `--cors-allowed-origins`: which origins browsers may send requests from.
 
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header::ORIGIN};
 use regex::Regex;
 
 use crate::Body;
 
-/// The origins that are let in. Empty: CORS is off.
+/// The allowed origins. Empty: CORS is off.
 #[derive(Debug, Default)]
 pub struct Cors(Vec<Regex>);
 
@@ -17,7 +17,7 @@ impl Cors {
         patterns.iter().map(compile).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The origin of a request, if it is let in.
+    /// The origin of a request, if it is allowed.
     pub(crate) fn origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let origin = headers.get(ORIGIN)?;
         let text = origin.to_str().ok()?;
@@ -55,7 +55,7 @@ pub(crate) fn add_headers(headers: &mut HeaderMap, origin: HeaderValue) {
 mod tests {
     use super::*;
 
-    /// Security case H24: a pattern lets in what it says and nothing around it, if it is anchored; without an
+    /// Security case H24: an anchored pattern allows exactly what it matches; without an
     /// anchor it is a part of the origin, as in kube-apiserver.
     #[test]
     fn origins_are_let_in_as_their_pattern_says() {

@@ -4,12 +4,14 @@
 
 mod constrained;
 
+use std::time::Instant;
+
 use auth::{Attributes, Authorizer};
 use http::{HeaderMap, HeaderName};
 use meta::{ApiError, Str, User, field::quote};
 use percent_encoding::percent_decode_str;
 
-use crate::context::Context;
+use crate::{context::Context, metrics::ImpersonationMetrics};
 
 const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";
@@ -23,17 +25,29 @@ pub(crate) async fn impersonate(
     authorizer: &dyn Authorizer,
     cx: &mut Context,
     headers: &mut HeaderMap,
-    constrained: bool,
+    constrained: Option<&ImpersonationMetrics>,
 ) -> Result<(), ApiError> {
+    if !headers.keys().any(is_impersonation) {
+        return Ok(());
+    }
     // An identity that can't be read must not pass as if there were none.
     if headers.iter().any(|(name, value)| is_impersonation(name) && value.to_str().is_err()) {
         return Err(ApiError::bad_request("impersonation headers must be text"));
     }
     let requested = RequestedIdentity::read(headers);
-    let other = if constrained {
-        requested.constrained(authorizer, &cx.user, &cx.info).await?
-    } else {
-        requested.user(authorizer, &cx.user).await?.map(|user| (user, Str::default()))
+    let checks = Checks { authorizer, metrics: constrained };
+    let other = match constrained {
+        None => requested.user(&checks, &cx.user).await?.map(|user| (user, Str::default())),
+        Some(metrics) => {
+            // Compat: what names no user is no attempt.
+            let (named, began) = (!requested.name.is_empty(), Instant::now());
+            let other = requested.constrained(&checks, &cx.user, &cx.info).await;
+            if named {
+                let constraint = other.as_ref().ok().and_then(Option::as_ref);
+                metrics.attempted(constraint.map(|(_, verb)| verb.as_str()), began.elapsed());
+            }
+            other?
+        }
     };
     if let Some((other, constraint)) = other {
         cx.audit.impersonated(&other, &constraint);
@@ -52,7 +66,7 @@ fn is_impersonation(name: &HeaderName) -> bool {
     matches!(name, USER | GROUP | UID) || name.starts_with(EXTRA)
 }
 
-/// Who the sender wants to be.
+/// The identity that the `Impersonate-*` headers ask for.
 #[derive(Debug, Default)]
 struct RequestedIdentity {
     name: Str,
@@ -83,11 +97,7 @@ impl RequestedIdentity {
     }
 
     /// The user to act as; None: the request impersonates no user.
-    async fn user(
-        self,
-        authorizer: &dyn Authorizer,
-        sender: &User,
-    ) -> Result<Option<User>, ApiError> {
+    async fn user(self, checks: &Checks<'_>, sender: &User) -> Result<Option<User>, ApiError> {
         if self.name.is_empty() {
             if self.groups.is_empty() && self.extra.is_empty() && self.uid.is_empty() {
                 return Ok(None);
@@ -97,7 +107,7 @@ impl RequestedIdentity {
                 self.show()
             )));
         }
-        self.check(authorizer, sender).await?;
+        self.check(checks, sender).await?;
         Ok(Some(self.with_groups()))
     }
 
@@ -121,7 +131,7 @@ impl RequestedIdentity {
         User { name: self.name, uid: self.uid, groups, extra: self.extra }
     }
 
-    async fn check(&self, authorizer: &dyn Authorizer, sender: &User) -> Result<(), ApiError> {
+    async fn check(&self, checks: &Checks<'_>, sender: &User) -> Result<(), ApiError> {
         let part = |resource: &'static str, name| {
             let own = matches!(resource, "userextras" | "uids");
             let (group, version) = if own { ("authentication.k8s.io", "v1") } else { ("", "") };
@@ -134,26 +144,26 @@ impl RequestedIdentity {
         match service_account(&self.name) {
             Some((namespace, name)) => {
                 let account = Attributes { namespace, ..part("serviceaccounts", name) };
-                ask(authorizer, &account).await?;
+                checks.ask(&account).await?;
             }
-            None => ask(authorizer, &part("users", &self.name)).await?,
+            None => checks.ask(&part("users", &self.name)).await?,
         }
         for group in &self.groups {
-            ask(authorizer, &part("groups", group)).await?;
+            checks.ask(&part("groups", group)).await?;
         }
         for (key, values) in &self.extra {
             for value in values {
                 let extra = Attributes { subresource: key, ..part("userextras", value) };
-                ask(authorizer, &extra).await?;
+                checks.ask(&extra).await?;
             }
         }
         if self.uid.is_empty() {
             return Ok(());
         }
-        ask(authorizer, &part("uids", &self.uid)).await
+        checks.ask(&part("uids", &self.uid)).await
     }
 
-    /// As Go shows the user that would have come of it.
+    /// The impersonated user as Go prints it (`%#v`).
     fn show(&self) -> String {
         let quoted = |texts: &[Str]| texts.iter().map(|text| quote(text)).collect::<Vec<_>>();
         let list = |texts: &[Str]| match texts {
@@ -177,13 +187,23 @@ impl RequestedIdentity {
     }
 }
 
-/// Compat: an authorizer that fails refuses here, where for the request itself it is a 500.
-async fn ask(authorizer: &dyn Authorizer, attributes: &Attributes<'_>) -> Result<(), ApiError> {
-    let verdict = authorizer.authorize(attributes).await;
-    if verdict.is_allowed() {
-        return Ok(());
+/// Asks for the rights to the parts of another identity, and counts where metrics are given.
+struct Checks<'a> {
+    authorizer: &'a dyn Authorizer,
+    metrics: Option<&'a ImpersonationMetrics>,
+}
+
+impl Checks<'_> {
+    /// Compat: an authorizer that fails refuses here, where for the request itself it is a 500.
+    async fn ask(&self, attributes: &Attributes<'_>) -> Result<(), ApiError> {
+        let began = Instant::now();
+        let verdict = self.authorizer.authorize(attributes).await;
+        let allowed = verdict.is_allowed();
+        if let Some(metrics) = self.metrics {
+            metrics.checked(attributes.verb, allowed, began.elapsed());
+        }
+        if allowed { Ok(()) } else { Err(ApiError::forbidden(attributes, &verdict.reason)) }
     }
-    Err(ApiError::forbidden(attributes, &verdict.reason))
 }
 
 /// Namespace and name in `system:serviceaccount:NAMESPACE:NAME`.
@@ -208,7 +228,8 @@ mod tests {
         for (name, value) in pairs {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        let user = RequestedIdentity::read(&headers).user(&PrivilegedGroup, sender).now_or_never();
+        let checks = Checks { authorizer: &PrivilegedGroup, metrics: None };
+        let user = RequestedIdentity::read(&headers).user(&checks, sender).now_or_never();
         user.expect("decided from memory").map_err(|error| error.to_string())
     }
 

@@ -1,4 +1,4 @@
-//! `/metrics/slis`: how the checks went, for those who hold a server to its promises.
+//! `/metrics/slis`: the results of the health checks, for service level indicators.
 
 use prometheus::{Encoder as _, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 

@@ -12,7 +12,7 @@ use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Counts requests. Once draining has begun, no request is let in.
+/// Counts requests. Once draining has begun, no request is accepted.
 #[derive(Default)]
 pub struct InFlight {
     state: Arc<State>,
@@ -175,7 +175,7 @@ impl Slot {
 /// The future of [`InFlightGuard::ending`]. Cheap to poll with every event; one task at a time may wait for it.
 pub struct Ending {
     slot: Option<Arc<Slot>>,
-    /// Who is woken at the end: registered once, not with every event.
+    /// The waker of the task that waits: registered once, not with every event.
     waiting: Option<Waker>,
 }
 

@@ -115,7 +115,7 @@ async fn a_request_that_does_not_end_holds_nothing_up_after_its_timeout() {
 async fn a_signal_asks_to_stop() {
     let mut stop = Box::pin(stop_signal(Duration::from_hours(1)).expect("signals can be received"));
     let early = tokio::time::timeout(Duration::from_millis(1), &mut stop).await;
-    assert!(early.is_err(), "nobody asked yet");
+    assert!(early.is_err(), "shutdown was not requested yet");
     let pid = std::process::id().to_string();
     let sent = std::process::Command::new("kill").args(["-TERM", &pid]).status();
     assert!(sent.expect("kill can be run").success());

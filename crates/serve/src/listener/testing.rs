@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
+use futures_util::{FutureExt, StreamExt as _};
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
@@ -69,9 +69,9 @@ impl TestServer {
         });
         let options = TlsOptions {
             sni: named.collect(),
-            cert_file,
-            key_file,
-            client_ca_file: Some(write("client-ca.crt", &client_ca.pem())),
+            cert_file: cert_file.into(),
+            key_file: key_file.into(),
+            client_ca_file: Some(write("client-ca.crt", &client_ca.pem()).into()),
             min_version: setup.min_version.to_owned(),
             cipher_suites: Some(setup.cipher_suite.to_owned())
                 .filter(|suite| !suite.is_empty())
@@ -133,12 +133,20 @@ fn server_leaf(common_name: &'static str) -> Leaf {
 pub(crate) struct TestHandler {
     running: Arc<AtomicUsize>,
     released: watch::Sender<u64>,
+    events_made: Arc<AtomicUsize>,
 }
+
+const EVENT_BYTES: usize = 1 << 10;
 
 impl TestHandler {
     /// Lets the requests that wait go on.
     pub(crate) fn release(&self) {
         self.released.send_modify(|count| *count += 1);
+    }
+
+    /// Bytes of the events that were made for clients.
+    pub(crate) fn event_bytes(&self) -> usize {
+        self.events_made.load(Ordering::Relaxed) * EVENT_BYTES
     }
 
     pub(crate) fn running(&self) -> usize {
@@ -159,6 +167,7 @@ impl Handler for TestHandler {
         self.running.fetch_add(1, Ordering::SeqCst);
         let running = Running(self.running.clone());
         let mut released = self.released.subscribe();
+        let events_made = self.events_made.clone();
         let answer = async move {
             let _running = running;
             match request.uri().path() {
@@ -183,8 +192,11 @@ impl Handler for TestHandler {
                     Response::new(Body::chunks((0..128).map(chunk)))
                 }
                 "/events" => {
-                    let event = Bytes::from(vec![b'x'; 1 << 10]);
-                    Response::new(Body::events(futures_util::stream::repeat(event)))
+                    let event = Bytes::from(vec![b'x'; EVENT_BYTES]);
+                    let events = futures_util::stream::repeat(event).inspect(move |_| {
+                        events_made.fetch_add(1, Ordering::Relaxed);
+                    });
+                    Response::new(Body::events(events))
                 }
                 "/quiet" => Response::new(Body::events(futures_util::stream::pending())),
                 "/send-by" => {
@@ -410,6 +422,23 @@ impl Http2Frames {
         self.write(HEADERS, end, stream, &block).await;
     }
 
+    /// A POST whose body is to come.
+    pub(crate) async fn open_with_body(&mut self, stream: u32, path: &str) {
+        let mut block = vec![0x83, 0x87, 0x44, path.len() as u8];
+        block.extend_from_slice(path.as_bytes());
+        block.extend_from_slice(b"\x41\x09localhost");
+        self.write(HEADERS, END_HEADERS, stream, &block).await;
+    }
+
+    pub(crate) async fn data(&mut self, stream: u32, bytes: &[u8]) {
+        self.write(DATA, 0, stream, bytes).await;
+    }
+
+    /// Reads until the server closes its side.
+    pub(crate) async fn until_closed(&mut self) -> std::io::Result<()> {
+        self.stream.read_to_end(&mut Vec::new()).await.map(drop)
+    }
+
     /// Lets the server send as much as it can.
     pub(crate) async fn open_windows(&mut self) {
         let window = 0x7fff_ffff_u32.to_be_bytes();
@@ -496,6 +525,7 @@ fn code(payload: &[u8]) -> u32 {
     u32::from_be_bytes([payload[0], payload[1], payload[2], payload[3]])
 }
 
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;

@@ -181,6 +181,83 @@ async fn broken_requests_are_refused_in_words() {
     assert_eq!(connection.get("/whoami").await.status, StatusCode::OK, "and so is the connection");
 }
 
+/// A flood of chunk extensions lost its 403: the server closed while the client was sending, and the reset that followed
+/// made the client's kernel discard the answer.
+#[tokio::test]
+async fn a_refusal_reaches_a_client_that_is_still_sending() {
+    let server = TestServer::start(Setup::default());
+    let cases = [
+        ("POST /empty-400 HTTP/1.1\r\nHost: x\r\nContent-Length: 4194304\r\n\r\n", 400),
+        ("POST /connection-close HTTP/1.1\r\nHost: x\r\nContent-Length: 4194304\r\n\r\n", 401),
+        ("POST /close HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;", 401),
+        (
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n",
+            400,
+        ),
+        ("POST / HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", 404),
+    ];
+    let body = vec![b'x'; 4 << 20];
+    for (head, expected) in cases {
+        let mut stream = server.client().tls().await;
+        stream.write_all(head.as_bytes()).await.expect("written");
+        stream.write_all(&body).await.expect("the server reads it all");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.expect("closed in order");
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {expected} ")), "{head}: {answer}");
+    }
+    // The same over HTTP/2, where the answer of an anonymous client is followed by GOAWAY.
+    let mut frames = Http2Frames::connect(&server).await;
+    frames.open_with_body(1, "/connection-close").await;
+    assert_eq!(frames.until_headers().await, 1);
+    for _ in 0..14 {
+        frames.data(1, &body[..16 << 10]).await;
+    }
+    assert_eq!(frames.until_goaway().await, 0, "no error");
+    // This client answers no PING, so the connection ends by its time limit, but not with a reset.
+    let ended = frames.until_closed().await.map_err(|error| error.kind());
+    assert!(matches!(ended, Ok(()) | Err(io::ErrorKind::UnexpectedEof)), "{ended:?}");
+}
+
+#[tokio::test]
+async fn lingering_is_bounded() {
+    const LONG: Duration = Duration::from_mins(10);
+    let lingering = |limits: fn(&mut Limits)| {
+        let limits = quick(|all| {
+            (all.linger_timeout, all.linger_quiet_timeout) = (LONG, LONG);
+            limits(all);
+        });
+        TestServer::start(Setup { limits, ..Setup::default() })
+    };
+    let head = b"POST /close HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n";
+
+    let server = lingering(|limits| limits.linger_bytes_max = 1 << 20);
+    let mut stream = server.client().tls().await;
+    stream.write_all(head).await.expect("written");
+    let mut sent = 0;
+    while stream.write_all(&[b'x'; 16 << 10]).await.is_ok() {
+        sent += 16 << 10;
+        // The rest is what the kernel's buffers hold.
+        assert!(sent < 64 << 20, "the server goes on reading");
+    }
+
+    let in_time: [fn(&mut Limits); 3] = [
+        |limits| limits.linger_timeout = SOON,
+        |limits| limits.linger_quiet_timeout = SOON,
+        |limits| limits.lingering_max = 0,
+    ];
+    for limits in in_time {
+        let server = lingering(limits);
+        let mut stream = server.client().tls().await;
+        stream.write_all(head).await.expect("written");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.expect("closed in order");
+        assert!(answer.starts_with(b"HTTP/1.1 401 "), "{}", String::from_utf8_lossy(&answer));
+        server.eventually(|server| server.server.connections() == 0).await;
+    }
+}
+
 #[tokio::test]
 async fn connections_beyond_the_limit_are_closed() {
     let limits = quick(|limits| limits.connections_max = 2);
@@ -288,6 +365,19 @@ async fn an_http1_client_that_reads_nothing_is_cut_off() {
     }
 }
 
+/// The kernel would take 4 MB for each of them.
+#[tokio::test]
+async fn little_is_sent_to_a_client_that_reads_nothing() {
+    let limits = quick(|limits| limits.stall_timeout = 10 * SOON);
+    let server = TestServer::start(Setup { limits, ..Setup::default() });
+    let mut stream = server.client().tls().await;
+    stream.write_all(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("written");
+    server.eventually(|server| server.handler.event_bytes() > 0).await;
+    server.eventually(|server| server.server.connections() == 0).await;
+    let sent = server.handler.event_bytes();
+    assert!(sent < 2 << 20, "{sent} bytes");
+}
+
 #[tokio::test]
 async fn a_connection_can_be_closed_by_its_requests() {
     let server = TestServer::start(Setup::default());
@@ -357,10 +447,12 @@ async fn http1_can_be_upgraded() {
         head.push(stream.read_u8().await.expect("a header"));
     }
     assert!(head.starts_with(b"HTTP/1.1 101 Switching Protocols\r\n"));
+    // The handler takes five bytes, and ends while the rest is being sent.
     stream.write_all(b"hello").await.expect("written");
-    let mut echo = [0; 5];
-    stream.read_exact(&mut echo).await.expect("an echo");
-    assert_eq!(&echo, b"hello");
+    stream.write_all(&vec![b'x'; 4 << 20]).await.expect("the server reads it all");
+    let mut echo = Vec::new();
+    stream.read_to_end(&mut echo).await.expect("closed in order");
+    assert_eq!(echo, b"hello");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! `apiserver_flowcontrol_*`, read from the flow controller when `/metrics` is scraped.
+//! `apiserver_flowcontrol_*` and `apiserver_current_inqueue_requests`, read from the flow controller when `/metrics` is scraped.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -95,14 +95,30 @@ const FAMILIES: &[(&str, &str, &[&str])] = &[
     ("work_estimated_seats", "Seats that requests were estimated to need.", SCHEMA),
 ];
 
+/// The one family without the prefix.
+const INQUEUE: (&str, &str, &[&str]) = (
+    "apiserver_current_inqueue_requests",
+    "Most requests that waited for seats at once in the last second.",
+    &["request_kind"],
+);
+
+fn full_name(name: &str) -> String {
+    if name == INQUEUE.0 { name.to_owned() } else { format!("{PREFIX}{name}") }
+}
+
+fn families() -> impl Iterator<Item = &'static (&'static str, &'static str, &'static [&'static str])>
+{
+    FAMILIES.iter().chain([&INQUEUE])
+}
+
 impl FlowControlMetrics {
     pub(super) fn new(controller: Arc<FlowController>) -> Self {
         let desc = |(name, help, labels): &(&str, &str, &[&str])| {
             let labels = labels.iter().map(|&label| label.to_owned()).collect();
-            Desc::new(format!("{PREFIX}{name}"), (*help).to_owned(), labels, HashMap::new())
+            Desc::new(full_name(name), (*help).to_owned(), labels, HashMap::new())
                 .expect("valid names")
         };
-        Self { controller, descs: FAMILIES.iter().map(desc).collect() }
+        Self { controller, descs: families().map(desc).collect() }
     }
 }
 
@@ -137,6 +153,9 @@ impl Collector for FlowControlMetrics {
             families.histogram("read_vs_write_current_requests", &[phase, kind], histogram);
         }
         families.gauge("seat_fair_frac", &[], snapshot.seat_fair_frac);
+        for (kind, peak) in snapshot.waiting_peaks {
+            families.gauge(INQUEUE.0, &[kind], f64::from(peak));
+        }
         families.finish()
     }
 }
@@ -153,7 +172,7 @@ impl Families {
         field_type: MetricType,
         fill: impl FnOnce(&mut Metric),
     ) {
-        let Some((name, _, labels)) = FAMILIES.iter().find(|(known, _, _)| *known == name) else {
+        let Some((name, _, labels)) = families().find(|(known, _, _)| *known == name) else {
             return;
         };
         let mut pairs: Vec<LabelPair> = labels
@@ -210,9 +229,9 @@ impl Families {
 
     fn finish(self) -> Vec<MetricFamily> {
         let family = |(name, (field_type, metrics)): (&str, (MetricType, Vec<Metric>))| {
-            let help = FAMILIES.iter().find(|(known, _, _)| *known == name);
+            let help = families().find(|(known, _, _)| *known == name);
             let mut family = MetricFamily::default();
-            family.set_name(format!("{PREFIX}{name}"));
+            family.set_name(full_name(name));
             family.set_help(help.map(|(_, help, _)| *help).unwrap_or_default().to_owned());
             family.set_field_type(field_type);
             family.set_metric(metrics);
@@ -260,6 +279,8 @@ mod tests {
             "apiserver_flowcontrol_request_wait_duration_seconds_count{execute=\"true\",flow_schema=\"catch-all\",priority_level=\"catch-all\"} 1",
             "apiserver_flowcontrol_read_vs_write_current_requests_bucket{phase=\"executing\",request_kind=\"readOnly\",le=\"0.1\"}",
             "apiserver_flowcontrol_seat_fair_frac ",
+            "apiserver_current_inqueue_requests{request_kind=\"readOnly\"} 0",
+            "apiserver_current_inqueue_requests{request_kind=\"mutating\"} 0",
         ] {
             assert!(text.contains(expected), "{expected} is missing in:\n{text}");
         }

@@ -1,31 +1,60 @@
 //! Files that are either there as a whole or not at all, also after a power cut.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::pem::{MEMORY, Pem};
+
 /// Files to be written together. Waiting for the disk is what takes time, so it waits for all of them at once.
 #[derive(Default)]
 pub(super) struct Batch {
     files: Vec<Pending>,
+    /// What is below [`MEMORY`], and never written.
+    memory: BTreeMap<PathBuf, String>,
 }
 
 struct Pending {
     path: PathBuf,
-    content: Vec<u8>,
+    content: String,
     mode: u32,
 }
 
 impl Batch {
     /// A file that only the owner may read.
-    pub(super) fn private(&mut self, path: &Path, content: impl Into<Vec<u8>>) {
-        self.files.push(Pending { path: path.to_owned(), content: content.into(), mode: 0o600 });
+    pub(super) fn private(&mut self, path: &Path, content: impl Into<String>) {
+        self.add(path, content.into(), 0o600);
     }
 
-    pub(super) fn public(&mut self, path: &Path, content: impl Into<Vec<u8>>) {
-        self.files.push(Pending { path: path.to_owned(), content: content.into(), mode: 0o644 });
+    pub(super) fn public(&mut self, path: &Path, content: impl Into<String>) {
+        self.add(path, content.into(), 0o644);
+    }
+
+    fn add(&mut self, path: &Path, content: String, mode: u32) {
+        let path = path.to_owned();
+        if path.starts_with(MEMORY) {
+            self.memory.insert(path, content);
+        } else {
+            self.files.push(Pending { path, content, mode });
+        }
+    }
+
+    /// What is there already, or `None`.
+    pub(super) fn load(&self, path: &Path) -> io::Result<Option<String>> {
+        if path.starts_with(MEMORY) {
+            return Ok(self.memory.get(path).cloned());
+        }
+        read_optional(path)
+    }
+
+    /// Where the content of a path is read after the commit.
+    pub(super) fn pem(&self, path: PathBuf) -> Pem {
+        match self.memory.get(&path) {
+            Some(content) => Pem::Memory(content.as_str().into()),
+            None => Pem::File(path),
+        }
     }
 
     /// Writes everything, then gives the files their names in the order they were added.
@@ -64,7 +93,7 @@ fn write_temporary(file: &Pending) -> io::Result<()> {
         _ => {}
     }
     let mut output = OpenOptions::new().write(true).create_new(true).mode(file.mode).open(&path)?;
-    output.write_all(&file.content)?;
+    output.write_all(file.content.as_bytes())?;
     output.sync_all()
 }
 

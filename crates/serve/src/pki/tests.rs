@@ -8,7 +8,7 @@ type Damage = fn(&Path);
 const DAY: Duration = Duration::from_hours(24);
 
 fn pki_paths(data_dir: &Path) -> PkiPaths {
-    PkiPaths { data_dir: data_dir.to_owned(), cert_dir: None }
+    PkiPaths { data_dir: Some(data_dir.to_owned()), cert_dir: None }
 }
 
 fn names() -> ServerNames {
@@ -65,8 +65,9 @@ fn a_first_start_makes_everything_and_a_second_changes_nothing() {
     Pki::ensure(&pki_paths(&data), &names(), SystemTime::now()).expect("kept");
     assert_eq!(changed(&before, &data), Vec::<String>::new());
 
-    let roots = |path: &Path| Roots::from_pem(&std::fs::read(path).expect("there")).expect("CA");
-    let leaf = |path: &Path| CertificateDer::from_pem_file(path).expect("certificate");
+    let roots = |pem: &Pem| Roots::from_pem(&pem.read().expect("there")).expect("CA");
+    let leaf =
+        |pem: &Pem| CertificateDer::from_pem_slice(&pem.read().expect("there")).expect("a leaf");
     let now = SystemTime::now();
     let admin = verify_chain(&roots(&pki.ca_cert), &[leaf(&pki.admin_cert)], now).expect("good");
     assert_eq!(admin.common_name, "kubernetes-admin");
@@ -78,7 +79,7 @@ fn a_first_start_makes_everything_and_a_second_changes_nothing() {
         "front-proxy-client"
     );
     assert!(verify_chain(&roots(&pki.ca_cert), &proxy, now).is_err(), "two separate trusts");
-    let sa_pub = std::fs::read_to_string(&pki.service_account_pub).expect("there");
+    let sa_pub = pki.service_account_pub.read_text().expect("there");
     assert!(sa_pub.starts_with("-----BEGIN PUBLIC KEY-----"), "{sa_pub}");
 }
 
@@ -86,7 +87,7 @@ fn a_first_start_makes_everything_and_a_second_changes_nothing() {
 fn the_serving_certificate_has_every_name_of_the_server() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let pki = Pki::ensure(&pki_paths(dir.path()), &names(), SystemTime::now()).expect("made");
-    let der = CertificateDer::from_pem_file(&pki.serving_cert).expect("certificate");
+    let der = CertificateDer::from_pem_file(pki.serving_cert.path()).expect("certificate");
     let (_, parsed) = X509Certificate::from_der(&der).expect("parses");
     let expected = ServerNames {
         dns: SERVICE_NAMES.map(str::to_owned).into(),
@@ -155,10 +156,10 @@ async fn a_running_server_renews_what_it_needs() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let long_ago = SystemTime::now() - 350 * DAY;
     let pki = Pki::ensure(&pki_paths(dir.path()), &names(), long_ago).expect("made");
-    let old = std::fs::read(&pki.serving_cert).expect("there");
+    let old = pki.serving_cert.read().expect("there");
     let renewing = Pki::keep_renewed(pki_paths(dir.path()), names(), Duration::from_millis(1));
     let renewed = async {
-        while std::fs::read(&pki.serving_cert).expect("there") == old {
+        while pki.serving_cert.read().expect("there") == old {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
@@ -175,11 +176,11 @@ fn a_ca_is_kept_whatever_happens_to_its_parts() {
     let pki = Pki::ensure(&pki_paths(dir.path()), &names(), now).expect("made");
     let before = content_of(dir.path());
 
-    std::fs::remove_file(&pki.ca_cert).expect("there");
+    std::fs::remove_file(pki.ca_cert.path()).expect("there");
     Pki::ensure(&pki_paths(dir.path()), &names(), now + DAY).expect("the key is enough");
     assert_eq!(changed(&before, dir.path()), ["ca.crt"], "signatures of the same key stay good");
 
-    std::fs::remove_file(&pki.ca_key).expect("there");
+    std::fs::remove_file(pki.ca_key.path()).expect("there");
     Pki::ensure(&pki_paths(dir.path()), &names(), now).expect("nothing has to be signed");
     let error = Pki::ensure(&pki_paths(dir.path()), &names(), now + 350 * DAY).expect_err("no key");
     assert!(
@@ -187,7 +188,7 @@ fn a_ca_is_kept_whatever_happens_to_its_parts() {
         "{error}"
     );
 
-    std::fs::copy(&pki.service_account_key, &pki.ca_key).expect("there");
+    std::fs::copy(pki.service_account_key.path(), pki.ca_key.path()).expect("there");
     let error =
         Pki::ensure(&pki_paths(dir.path()), &names(), now + 350 * DAY).expect_err("wrong key");
     assert!(error.to_string().ends_with("does not belong to the CA certificate"), "{error}");
@@ -203,7 +204,7 @@ fn the_kubeconfig_follows_the_address() {
     let pki = Pki::ensure(&pki_paths(dir.path()), &names(), SystemTime::now()).expect("made");
     for port in [6443, 6443, 7443] {
         let server = format!("https://127.0.0.1:{port}");
-        let path = pki.write_admin_kubeconfig(&server, None).expect("written");
+        let path = pki.write_admin_kubeconfig(&server, None).expect("written").expect("a file");
         assert_eq!(path, dir.path().join("admin.kubeconfig"));
         let text = std::fs::read_to_string(&path).expect("there");
         assert!(text.contains(&format!("server: {server}\n")), "{text}");
@@ -211,14 +212,15 @@ fn the_kubeconfig_follows_the_address() {
             let line = text.lines().find_map(|line| line.trim().strip_prefix(key)).expect(key);
             String::from_utf8(BASE64.decode(line.trim()).expect("base64")).expect("PEM")
         };
-        let file = |path: &Path| std::fs::read_to_string(path).expect("there");
+        let file = |pem: &Pem| pem.read_text().expect("there");
         assert_eq!(data("certificate-authority-data:"), file(&pki.ca_cert));
         assert_eq!(data("client-certificate-data:"), file(&pki.admin_cert));
-        assert_eq!(data("client-key-data:"), file(&pki.admin_key));
+        let key = data("client-key-data:");
+        assert!(key.starts_with("-----BEGIN EC PRIVATE KEY-----\n"), "{key}");
+        assert_eq!(Some(key), sec1::from_pkcs8(&file(&pki.admin_key)));
         assert_eq!(path.metadata().expect("exists").permissions().mode() & 0o777, 0o600);
     }
-    let path = pki.write_admin_kubeconfig("https://x", Some("another CA")).expect("written");
-    let text = std::fs::read_to_string(path).expect("there");
+    let text = pki.admin_kubeconfig("https://x", Some("another CA")).expect("made");
     assert!(text.contains(&BASE64.encode("another CA")), "{text}");
 }
 
@@ -226,11 +228,13 @@ fn the_kubeconfig_follows_the_address() {
 fn the_serving_certificate_goes_where_it_is_wanted() {
     let (dir, certs) =
         (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("another"));
-    let pki_paths =
-        PkiPaths { data_dir: dir.path().to_owned(), cert_dir: Some(certs.path().join("new")) };
+    let pki_paths = PkiPaths {
+        data_dir: Some(dir.path().to_owned()),
+        cert_dir: Some(certs.path().join("new")),
+    };
     let pki = Pki::ensure(&pki_paths, &names(), SystemTime::now()).expect("made");
-    assert_eq!(pki.serving_cert, certs.path().join("new/apiserver.crt"));
-    assert!(pki.serving_cert.exists() && pki.serving_key.exists());
+    assert_eq!(pki.serving_cert.path(), certs.path().join("new/apiserver.crt"));
+    assert!(pki.serving_cert.path().exists() && pki.serving_key.path().exists());
     assert!(!dir.path().join("pki/apiserver.key").exists());
 }
 
@@ -239,10 +243,10 @@ fn the_serving_certificate_goes_where_it_is_wanted() {
 fn a_serving_certificate_of_another_ca_is_served_as_it_is() {
     let [first, second, certs] = [(); 3].map(|()| tempfile::tempdir().expect("a directory"));
     let paths = |dir: &tempfile::TempDir| PkiPaths {
-        data_dir: dir.path().to_owned(),
+        data_dir: Some(dir.path().to_owned()),
         cert_dir: Some(certs.path().to_owned()),
     };
-    let read = |path: &Path| std::fs::read_to_string(path).expect("there");
+    let read = |pem: &Pem| pem.read_text().expect("there");
     let now = SystemTime::now();
     let other = Pki::ensure(&paths(&first), &names(), now).expect("made");
     assert!(!other.serving_cert_is_given);
@@ -255,4 +259,31 @@ fn a_serving_certificate_of_another_ca_is_served_as_it_is() {
     let own = Pki::ensure(&paths(&first), &names(), late).expect("renewed");
     assert!(!own.serving_cert_is_given);
     assert_ne!(read(&own.serving_cert), cert);
+}
+
+/// kube-apiserver without `--cert-dir` and its like writes nothing either.
+#[test]
+fn without_a_data_directory_nothing_is_written() {
+    let certs = tempfile::tempdir().expect("a directory");
+    let now = SystemTime::now();
+    let paths = PkiPaths { data_dir: None, cert_dir: None };
+    let pki = Pki::ensure(&paths, &names(), now).expect("made");
+    for pem in [&pki.ca_cert, &pki.ca_key, &pki.serving_cert, &pki.service_account_key] {
+        assert!(matches!(pem, Pem::Memory(_)), "{pem}");
+    }
+    assert!(!Path::new(MEMORY).exists());
+    assert_eq!(pki.write_admin_kubeconfig("https://x", None).expect("nothing to do"), None);
+    let kubeconfig = pki.admin_kubeconfig("https://x", None).expect("made");
+    assert!(kubeconfig.contains("client-key-data: "), "{kubeconfig}");
+    assert!(!pki.serving_cert_has_expired(now));
+    assert!(pki.serving_cert_has_expired(now + LEAF_LIFETIME + DAY));
+
+    // The serving certificate alone goes to --cert-dir, with the CA that a client has to trust.
+    let paths = PkiPaths { cert_dir: Some(certs.path().to_owned()), ..paths };
+    let pki = Pki::ensure(&paths, &names(), now).expect("made");
+    let text = std::fs::read_to_string(certs.path().join("apiserver.crt")).expect("written");
+    assert!(text.ends_with(&pki.ca_cert.read_text().expect("there")), "{text}");
+    assert_eq!(std::fs::read_dir(certs.path()).expect("readable").count(), 2);
+    let again = Pki::ensure(&paths, &names(), now).expect("kept");
+    assert!(again.serving_cert_is_given, "as kube-apiserver, it serves what it finds");
 }

@@ -1,10 +1,10 @@
 //! Constrained impersonation: rights to act as certain users for certain verbs. The modes are tried one after the other, the right to be
 //! any user for any request (`impersonate`) last; a refusal has the reason of the first check.
 
-use auth::{Attributes, Authorizer};
+use auth::Attributes;
 use meta::{ApiError, RequestInfo, Str, User, field::quote, names::is_dns1123_subdomain};
 
-use super::{RequestedIdentity, ask, service_account};
+use super::{Checks, RequestedIdentity, service_account};
 
 /// What kind of identity is impersonated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl RequestedIdentity {
     /// None: the request impersonates no user. `info` is what it does.
     pub(super) async fn constrained(
         self,
-        authorizer: &dyn Authorizer,
+        checks: &Checks<'_>,
         sender: &User,
         info: &RequestInfo,
     ) -> Result<Option<(User, Str)>, ApiError> {
@@ -95,7 +95,7 @@ impl RequestedIdentity {
         }
         let mut first = None;
         for mode in MODES.into_iter().filter(|mode| mode.applies(&self, sender)) {
-            match self.check_mode(mode, authorizer, sender, info).await {
+            match self.check_mode(mode, checks, sender, info).await {
                 Ok(()) => {
                     let constraint =
                         if mode == Mode::Legacy { Str::default() } else { mode.verb() };
@@ -110,7 +110,7 @@ impl RequestedIdentity {
     async fn check_mode(
         &self,
         mode: Mode,
-        authorizer: &dyn Authorizer,
+        checks: &Checks<'_>,
         sender: &User,
         info: &RequestInfo,
     ) -> Result<(), ApiError> {
@@ -124,7 +124,7 @@ impl RequestedIdentity {
         if mode != Mode::Legacy {
             let verb = format!("impersonate-on:{}:{}", mode.name(), info.verb);
             let on = Attributes { verb: &verb, ..Attributes::of_request(&sender, info) };
-            ask(authorizer, &on).await?;
+            checks.ask(&on).await?;
         }
         let verb = mode.verb();
         let part = |resource: &'static str, name| {
@@ -140,16 +140,16 @@ impl RequestedIdentity {
         match (service_account(&self.name), node(&self.name)) {
             (Some((namespace, name)), _) => {
                 let account = Attributes { namespace, ..part("serviceaccounts", name) };
-                ask(authorizer, &account).await?;
+                checks.ask(&account).await?;
             }
             (None, Some(name)) if mode != Mode::Legacy => {
                 let name = if mode == Mode::AssociatedNode { "*" } else { name };
-                ask(authorizer, &part("nodes", name)).await?;
+                checks.ask(&part("nodes", name)).await?;
             }
-            _ => ask(authorizer, &part("users", &self.name)).await?,
+            _ => checks.ask(&part("users", &self.name)).await?,
         }
         if !self.uid.is_empty() {
-            ask(authorizer, &part("uids", &self.uid)).await?;
+            checks.ask(&part("uids", &self.uid)).await?;
         }
         if mode != Mode::Legacy {
             if self.groups.iter().any(Str::is_empty) {
@@ -162,7 +162,7 @@ impl RequestedIdentity {
             }
         }
         let groups: Vec<_> = self.groups.iter().map(|group| part("groups", group)).collect();
-        ask_all(authorizer, mode, &groups, &part("groups", "*")).await?;
+        ask_all(checks, mode, &groups, &part("groups", "*")).await?;
         if mode != Mode::Legacy
             && let Some(why) = self.wrong_extra()
         {
@@ -173,7 +173,7 @@ impl RequestedIdentity {
         let values = values.flat_map(|(key, values)| values.iter().map(move |value| (key, value)));
         let values: Vec<_> =
             values.map(|(key, value)| extra(key.as_str(), value.as_str())).collect();
-        ask_all(authorizer, mode, &values, &extra("*", "*")).await
+        ask_all(checks, mode, &values, &extra("*", "*")).await
     }
 
     /// What legacy impersonation lets pass and this does not.
@@ -238,24 +238,24 @@ impl RequestedIdentity {
 
 /// All parts, or, where there are many, the right to any of them first.
 async fn ask_all(
-    authorizer: &dyn Authorizer,
+    checks: &Checks<'_>,
     mode: Mode,
     parts: &[Attributes<'_>],
     any: &Attributes<'_>,
 ) -> Result<(), ApiError> {
     let many = mode != Mode::Legacy && parts.len() >= MANY;
-    if many && ask(authorizer, any).await.is_ok() {
+    if many && checks.ask(any).await.is_ok() {
         return Ok(());
     }
     for part in parts {
-        ask(authorizer, part).await?;
+        checks.ask(part).await?;
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use auth::{Authorize, Verdict, authz::Rules};
+    use auth::{Authorize, Authorizer, Verdict, authz::Rules};
     use futures_util::FutureExt as _;
 
     use super::*;
@@ -300,7 +300,8 @@ mod tests {
             ..RequestInfo::default()
         };
         let listed = Listed(rules);
-        let user = requested.constrained(&listed, sender, &info).now_or_never();
+        let checks = Checks { authorizer: &listed, metrics: None };
+        let user = requested.constrained(&checks, sender, &info).now_or_never();
         let user = user.expect("decided from memory");
         user.map(|user| user.unwrap().0.groups).map_err(|error| error.to_string())
     }
@@ -376,7 +377,8 @@ mod tests {
     #[test]
     fn an_identity_without_a_name_is_shown_as_it_was_sent() {
         let (listed, user, info) = (Listed(&[]), User::default(), RequestInfo::default());
-        let refused = requested("", &["a"]).constrained(&listed, &user, &info).now_or_never();
+        let checks = Checks { authorizer: &listed, metrics: None };
+        let refused = requested("", &["a"]).constrained(&checks, &user, &info).now_or_never();
         let refused = refused.expect("decided from memory");
         assert_eq!(
             refused.unwrap_err().to_string(),
