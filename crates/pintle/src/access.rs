@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use auth::{
     Authenticator,
+    authn::TokenNotes,
     authz::rbac::{Rbac, RoleRef, Roles as _, Rule},
 };
 use builtin::TokenUser;
 use meta::{Str, User, Value};
-use registry::Pinned;
+use registry::BoxFuture;
 
 use crate::roles::RoleIndex;
 
@@ -43,13 +44,13 @@ impl builtin::TokenAuthenticator for BearerTokens {
         &'a self,
         token: &'a str,
         audiences: &'a [Str],
-    ) -> Pinned<'a, Result<Option<TokenUser>, String>> {
+    ) -> BoxFuture<'a, Result<Option<TokenUser>, String>> {
         Box::pin(async move {
             // A review that names no audience is about this server's.
             let own = &self.0.audiences;
             let audiences = if audiences.is_empty() { own } else { audiences };
             // Compat: an unknown token is reported in `status.error` too.
-            match self.0.token(token, audiences).await {
+            match self.0.token(token, audiences, &mut TokenNotes::default()).await {
                 Ok(Some(found)) => {
                     Ok(Some(TokenUser { user: found.user, audiences: found.audiences }))
                 }

@@ -8,13 +8,13 @@ use std::{
 };
 
 use aggregator::{api_services, local_api_service};
-use controllers::{Api as _, Informer as _, Target};
+use controllers::{ApiClient as _, Informer as _, ResourceRef};
 use futures_util::future::try_join_all;
 use meta::{ApiError, Value};
 
 use crate::{
-    cache_informer::CacheInformer, discovery_publisher::DiscoveryPublisher, in_process::Api,
-    post_start_hooks::HookContext, servers::REGISTRATION_GROUP,
+    cache_informer::CacheInformer, discovery_publisher::DiscoveryPublisher,
+    in_process::ControllerClient, post_start_hooks::HookContext, servers::REGISTRATION_GROUP,
 };
 
 /// `onstart` on the APIServices of built-in groups, `true` on those of custom resources. An APIService
@@ -23,12 +23,12 @@ const AUTOMANAGED: [&str; 3] = ["metadata", "labels", "kube-aggregator.kubernete
 
 #[derive(Clone)]
 pub(crate) struct Autoregistration {
-    api: Arc<Api>,
+    api: Arc<ControllerClient>,
     publisher: Arc<DiscoveryPublisher>,
 }
 
 impl Autoregistration {
-    pub(crate) fn new(api: Arc<Api>, publisher: Arc<DiscoveryPublisher>) -> Self {
+    pub(crate) fn new(api: Arc<ControllerClient>, publisher: Arc<DiscoveryPublisher>) -> Self {
         Self { api, publisher }
     }
 
@@ -123,7 +123,7 @@ fn name(object: &Value) -> &str {
     object.str_at(&["metadata", "name"])
 }
 
-fn named(object: &Value) -> Target {
+fn named(object: &Value) -> ResourceRef {
     api_services().named(name(object))
 }
 

@@ -10,14 +10,16 @@ use auth::{
         rbac::Rbac,
     },
 };
+use prometheus::Registry;
 use serve::{Tasks, pki::Pki};
 
 use crate::{
     node_relations::NodeRelations,
+    open_id::OpenId,
     options::Options,
     roles::RoleIndex,
     serving::RELOAD_INTERVAL,
-    tokens::{OpenId, TokenObjects, Tokens},
+    tokens::{ServiceAccountTokens, TokenObjects},
 };
 
 /// Authentication and authorization, as the flags put them together; reviews use the same.
@@ -28,16 +30,18 @@ pub(crate) struct AuthStack {
     pub(crate) roles: Arc<RoleIndex>,
     /// What nodes are allowed by.
     pub(crate) nodes: Arc<NodeRelations>,
-    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) tokens: Arc<ServiceAccountTokens>,
     pub(crate) token_objects: Arc<TokenObjects>,
     pub(crate) open_id: Arc<OpenId>,
 }
 
 impl AuthStack {
-    pub(crate) fn new(
+    pub(crate) async fn new(
         options: &Options,
         pki: &Pki,
         metrics: &auth::Metrics,
+        registry: &Registry,
+        egress: auth::Egress,
     ) -> Result<Self, String> {
         let authentication = &options.authentication;
         check_client_files(options)?;
@@ -49,22 +53,29 @@ impl AuthStack {
                 Some(TokenFile::parse(&text).map_err(|why| format!("--token-auth-file: {why}"))?)
             }
         };
-        let tokens = Tokens::load(&options.service_accounts, pki)?;
+        let tokens = ServiceAccountTokens::load(&options.service_accounts, pki, registry).await?;
         let token_objects = Arc::new(TokenObjects::default());
-        let accounts = tokens.authenticator(&options.service_accounts, token_objects.clone());
-        let webhook = match &authentication.token_webhook {
-            None => None,
-            Some(webhook) => {
-                let audiences = tokens.audiences().to_vec();
-                let (file, version) = (&webhook.config_file, &webhook.version);
-                let made = TokenWebhook::load(file, version, audiences, webhook.cache_ttl, metrics);
-                Some(
-                    made.map_err(|why| {
+        let accounts =
+            tokens.authenticator(&options.service_accounts, token_objects.clone(), metrics);
+        let webhook =
+            match &authentication.token_webhook {
+                None => None,
+                Some(webhook) => {
+                    let audiences = tokens.audiences().to_vec();
+                    let (file, version) = (&webhook.config_file, &webhook.version);
+                    let made = TokenWebhook::load(
+                        file,
+                        version,
+                        audiences,
+                        webhook.cache_ttl,
+                        metrics,
+                        &egress,
+                    );
+                    Some(made.map_err(|why| {
                         format!("--authentication-token-webhook-config-file: {why}")
-                    })?,
-                )
-            }
-        };
+                    })?)
+                }
+            };
         let authenticator = Authenticator {
             request_header: authentication
                 .request_header
@@ -75,7 +86,7 @@ impl AuthStack {
             bootstrap_tokens: authentication
                 .bootstrap_tokens
                 .then(|| BootstrapTokens::new(token_objects.clone())),
-            jwt: jwt_authenticators(options, metrics)?,
+            jwt: jwt_authenticators(options, metrics, egress.clone())?,
             webhook,
             audiences: tokens.audiences().to_vec(),
             anonymous: authentication
@@ -95,6 +106,7 @@ impl AuthStack {
                 .has(AuthorizerType::Rbac)
                 .then(|| Arc::new(Rbac(roles.clone())) as Arc<dyn Authorizer>),
             abac: abac(options)?,
+            webhook_dial: egress.control_plane,
         };
         let authorizer = Arc::new(AuthorizerChain::new(modes, fixed, metrics)?);
         Ok(Self {
@@ -108,8 +120,12 @@ impl AuthStack {
         })
     }
 
-    /// Reloads the configuration files of authentication and authorization when they change.
+    /// Reloads the configuration files of authentication and authorization when they change, and the keys
+    /// of an external signer.
     pub(crate) fn follow_files(&self, options: &Options, tasks: &Tasks) {
+        if let Some(keys) = self.tokens.external_keys().cloned() {
+            tasks.restarting("external-signer-keys", move || keys.clone().keep_fresh());
+        }
         let issuers = options.service_accounts.issuers.clone();
         let file = options.authentication.config_file.clone();
         if let (Some(jwt), Some((file, content))) = (&self.authenticator.jwt, file) {
@@ -126,6 +142,7 @@ impl AuthStack {
 fn jwt_authenticators(
     options: &Options,
     metrics: &auth::Metrics,
+    egress: auth::Egress,
 ) -> Result<Option<Arc<JwtAuthenticators>>, String> {
     let authentication = &options.authentication;
     // A file without issuers may get some.
@@ -133,7 +150,7 @@ fn jwt_authenticators(
         return Ok(None);
     }
     let algorithms = authentication.signing_algorithms.clone();
-    let made = JwtAuthenticators::new(&authentication.config, algorithms, metrics)?;
+    let made = JwtAuthenticators::new(&authentication.config, algorithms, metrics, egress)?;
     Ok(Some(Arc::new(made)))
 }
 

@@ -5,7 +5,8 @@ use std::{
     time::Duration,
 };
 
-use controllers::{Informer, InformerEvent, ObjectEvent, Pinned, Resource};
+use aggregator::RemoteReflectors;
+use controllers::{BoxFuture, Informer, InformerEvent, ObjectEvent, Resource};
 use memchr::memmem;
 use meta::Value;
 use registry::{Kind, Storage};
@@ -145,6 +146,12 @@ impl CacheInformer {
         Self { custom: Some(kinds), ..self }
     }
 
+    /// The kinds of aggregated servers as well. All of their events are sent.
+    pub(crate) fn with_remote_kinds(mut self, remote: RemoteReflectors) -> Self {
+        self.reflectors.spawn(remote.run(self.sender.clone()));
+        self
+    }
+
     fn start_reflector(&mut self, kind: &Kind) {
         let Some(storage) = kind.storage.clone() else { return };
         let reflector = Reflector {
@@ -184,7 +191,7 @@ impl CacheInformer {
 }
 
 impl Informer for CacheInformer {
-    fn next(&mut self) -> Pinned<'_, Option<InformerEvent>> {
+    fn next(&mut self) -> BoxFuture<'_, Option<InformerEvent>> {
         Box::pin(self.next_event())
     }
 }

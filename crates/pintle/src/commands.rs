@@ -1,11 +1,12 @@
-//! The subcommands: backup and check of the embedded store, and migration between stores.
+//! The subcommands: backup and check of the embedded store, migration between stores, programs for envtest,
+//! completion scripts and the manual page.
 
 use std::path::{Path, PathBuf};
 
 use store::StoreError;
 use store::embedded::backup::{self, Summary};
 
-use crate::migrate;
+use crate::{envtest, man_page, migrate, shell_completion};
 
 const USAGE: &str = "\
 Usage:
@@ -18,9 +19,15 @@ Usage:
 /// Runs the subcommand that the arguments name, if any; returns the text to print or the error.
 pub(crate) fn run(args: &[String]) -> Option<Result<String, String>> {
     let (command, rest) = args.split_first()?;
-    if command == "migrate" {
-        let asked = rest.iter().any(|arg| arg == "--help" || arg == "-h");
-        return Some(if asked { Ok(usage()) } else { migrate::run(rest) });
+    let asked = rest.iter().any(|arg| arg == "--help" || arg == "-h");
+    match command.as_str() {
+        "migrate" | "envtest" | "completion" | "man" if asked => return Some(Ok(usage())),
+        "migrate" => return Some(migrate::run(rest)),
+        "envtest" => return Some(envtest::make_assets(rest)),
+        "completion" => return Some(shell_completion::script(rest)),
+        "man" if rest.is_empty() => return Some(Ok(man_page::page())),
+        "man" => return Some(Err(format!("unknown arguments\n{}", usage()))),
+        _ => {}
     }
     matches!(command.as_str(), "snapshot" | "check").then(|| {
         let (words, data_dir) = arguments(rest)?;
@@ -30,7 +37,7 @@ pub(crate) fn run(args: &[String]) -> Option<Result<String, String>> {
         let words: Vec<&str> = std::iter::once(command.as_str()).chain(words).collect();
         let store = data_dir.join("store");
         let done = |what: &str, at: &Path, result: Result<Summary, StoreError>| match result {
-            Ok(summary) => Ok(format!("{what} {}: {}\n", at.display(), words_of(summary))),
+            Ok(summary) => Ok(format!("{what} {}: {}\n", at.display(), summary_text(summary))),
             Err(error) => Err(error.to_string()),
         };
         match words[..] {
@@ -49,8 +56,9 @@ pub(crate) fn run(args: &[String]) -> Option<Result<String, String>> {
     })
 }
 
-fn usage() -> String {
-    format!("{USAGE}{}", migrate::USAGE)
+pub(crate) fn usage() -> String {
+    let others = [migrate::USAGE, envtest::USAGE, shell_completion::USAGE, man_page::USAGE];
+    format!("{USAGE}{}", others.concat())
 }
 
 /// The positional arguments and the data directory.
@@ -71,7 +79,7 @@ fn arguments(args: &[String]) -> Result<(Vec<&str>, PathBuf), String> {
     Ok((words, data_dir))
 }
 
-fn words_of(summary: Summary) -> String {
+fn summary_text(summary: Summary) -> String {
     let Summary { revision, compacted, keys, bytes } = summary;
     format!("revision {revision}, {keys} keys, {bytes} bytes, history from revision {compacted}")
 }
@@ -85,7 +93,7 @@ mod tests {
         let run =
             |line: &str| run(&line.split_whitespace().map(str::to_owned).collect::<Vec<String>>());
         assert!(run("").is_none() && run("--data-dir=x").is_none() && run("serve").is_none());
-        for command in ["snapshot --help", "migrate -h"] {
+        for command in ["snapshot --help", "migrate -h", "envtest --help", "man -h"] {
             assert!(matches!(run(command), Some(Ok(text)) if text == usage()), "{command}");
         }
         for (line, wrong) in [

@@ -1,13 +1,14 @@
 //! Updates discovery and OpenAPI when the served kinds, or what remote servers say, change.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
 
 use aggregator::{
-    Aggregator, DiscoveryDocuments, OpenApi, Registration, RemoteApis, ServedGroupVersion,
+    Aggregator, DiscoveryDocuments, OpenApi, PeerProxy, Registration, RemoteApis,
+    ServedGroupVersion,
 };
 use descriptions::Descriptions;
 use endpoints::Resources;
@@ -29,6 +30,8 @@ pub(crate) struct DiscoveryPublisher {
     extensions: Arc<Resources>,
     /// The group-versions of other servers.
     remote: OnceLock<(Arc<Registration>, Arc<RemoteApis>)>,
+    /// Other API servers of the cluster.
+    peers: OnceLock<Arc<PeerProxy>>,
     /// Tells the auto-registration.
     kinds_changed: Notify,
     /// `host:port`, set by [`Self::open`].
@@ -59,6 +62,7 @@ impl DiscoveryPublisher {
             built_in,
             extensions,
             remote: OnceLock::new(),
+            peers: OnceLock::new(),
             kinds_changed: Notify::new(),
             address: OnceLock::new(),
             changes: Debounce::default(),
@@ -83,6 +87,32 @@ impl DiscoveryPublisher {
         drop(self.remote.set((registration, apis)));
     }
 
+    /// From now on discovery has what other API servers serve as well.
+    pub(crate) fn connect_peers(self: &Arc<Self>, peers: Arc<PeerProxy>) {
+        let (own, changed) = (Arc::downgrade(self), Arc::downgrade(self));
+        peers.connect(
+            move || own.upgrade().map(|own| own.served_by_objects()).unwrap_or_default(),
+            move || {
+                if let Some(publisher) = changed.upgrade() {
+                    publisher.on_remote_apis_changed();
+                }
+            },
+        );
+        drop(self.peers.set(peers));
+    }
+
+    /// The group-versions that definitions and APIServices make, which all API servers learn of by themselves.
+    fn served_by_objects(&self) -> BTreeSet<GroupVersion> {
+        let custom = self.extensions.kinds();
+        let custom = custom.iter().filter(|kind| kind.custom.is_some());
+        let mut found: BTreeSet<_> = custom.map(|kind| kind.group_version()).collect();
+        if let Some((registration, _)) = self.remote.get() {
+            let servers = registration.servers().into_iter();
+            found.extend(servers.map(|server| server.api_service.group_version.clone()));
+        }
+        found
+    }
+
     pub(crate) fn on_remote_apis_changed(&self) {
         self.changes.change();
     }
@@ -104,7 +134,7 @@ impl DiscoveryPublisher {
         let mut served = self.local();
         if let Some((registration, apis)) = self.remote.get() {
             let remote = apis.served(registration);
-            // An APIService decides who answers.
+            // An APIService decides which server answers.
             served.retain(|own| !remote.iter().any(|one| one.group_version == own.group_version));
             served.extend(remote);
         }
@@ -113,20 +143,25 @@ impl DiscoveryPublisher {
 
     fn publish(&self) {
         let Some(address) = self.address.get() else { return };
+        let changes = self.aggregator.changes();
         let served = self.served();
-        let documents = DiscoveryDocuments::new(&served, &self.schema, address);
+        let mut documents = DiscoveryDocuments::new(&served, &self.schema, address);
+        if let Some(peers) = self.peers.get() {
+            peers.sync_exclusions();
+            documents = documents.with_peers(peers, &self.schema);
+        }
         let previous = self.aggregator.openapi_documents();
         let now = SystemTime::now();
         let openapi =
             OpenApi::new(&served, self.schema.clone(), descriptions, now, previous.as_deref());
-        self.aggregator.publish(documents, openapi);
+        self.aggregator.publish(documents, openapi, changes);
         self.published.inc();
     }
 
     /// Runs until the server stops. A burst of changes is published once.
     pub(crate) async fn run(self: Arc<Self>) {
         loop {
-            self.changes.next().await;
+            self.changes.next(self.aggregator.awaited()).await;
             let publisher = self.clone();
             if tokio::task::spawn_blocking(move || publisher.publish()).await.is_err() {
                 tracing::error!("rendering discovery and OpenAPI panicked");
@@ -149,14 +184,20 @@ impl Debounce {
         self.0.notify_one();
     }
 
-    /// Returns after a change once [`QUIET_PERIOD`] has passed without another, or [`BURST_MAX`] after
-    /// the first.
-    async fn next(&self) {
+    /// Returns after a change once [`QUIET_PERIOD`] has passed without another, [`BURST_MAX`] after the
+    /// first, or when a reader waits for it.
+    async fn next(&self, awaited: impl Future<Output = ()>) {
         self.0.notified().await;
-        let begun = Instant::now();
-        while begun.elapsed() < BURST_MAX
-            && tokio::time::timeout(QUIET_PERIOD, self.0.notified()).await.is_ok()
-        {}
+        let quiet = async {
+            let begun = Instant::now();
+            while begun.elapsed() < BURST_MAX
+                && tokio::time::timeout(QUIET_PERIOD, self.0.notified()).await.is_ok()
+            {}
+        };
+        tokio::select! {
+            () = quiet => {}
+            () = awaited => {}
+        }
     }
 }
 
@@ -166,6 +207,7 @@ const BURST_MAX: Duration = Duration::from_secs(2);
 
 impl apiextensions::CrdEventHandler for DiscoveryPublisher {
     fn on_kinds_changed(&self) {
+        self.aggregator.mark_changed();
         self.changes.change();
         let kinds = self.extensions.kinds();
         let served: HashSet<GroupResource> =
@@ -231,7 +273,7 @@ mod tests {
         let counter = count.clone();
         let counting = tokio::spawn(async move {
             loop {
-                counted.next().await;
+                counted.next(std::future::pending()).await;
                 counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
         });
@@ -242,6 +284,15 @@ mod tests {
         tokio::time::sleep(2 * QUIET_PERIOD).await;
         counting.abort();
         count.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_waits_ends_the_burst() {
+        let burst = Debounce::default();
+        burst.change();
+        let begun = Instant::now();
+        burst.next(std::future::ready(())).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,11 +1,19 @@
-//! Feature gates: `--feature-gates=Name=true,kube:Other=false` over the table of 1.36's gates.
+//! Feature gates: `--feature-gates=Name=true,kube:Other=false` over the table of 1.36's gates, or of those of
+//! the release that `--emulated-version` names.
 
+mod history;
 mod table;
 
 use std::collections::BTreeMap;
 
-use crate::flags::parse_bool;
+use history::HISTORY;
 use table::GATES;
+
+use crate::{
+    flags::parse_bool,
+    options::EffectiveVersion,
+    version::{FLOOR, MINOR_NUMBER},
+};
 
 /// Whether a gate changes anything in Pintle. Setting any other is accepted with a warning.
 fn is_effective(name: &str) -> bool {
@@ -14,16 +22,25 @@ fn is_effective(name: &str) -> bool {
         || builtin::FeatureGate::ALL.iter().any(|gate| gate.name() == name)
 }
 
-/// The gates that the wiring asks for by name.
-const EFFECTIVE: [&str; 11] = [
+/// The gates that this crate asks for by name.
+const EFFECTIVE: [&str; 20] = [
     "APIServerIdentity",
     "AllowUnsafeMalformedObjectDeletion",
+    "AuthorizePodWebsocketUpgradeCreatePermission",
     "CBORServingAndStorage",
     "ComponentFlagz",
     "ComponentStatusz",
     "ConstrainedImpersonation",
+    "CoordinatedLeaderElection",
+    "DetectCacheInconsistency",
+    "ExtendWebSocketsToKubelet",
     "LoggingAlphaOptions",
+    "PodLogsQuerySplitStreams",
+    "PortForwardWebsockets",
     "SizeBasedListCostEstimate",
+    "StorageVersionAPI",
+    "StructuredAuthenticationConfigurationEgressSelector",
+    "TranslateStreamCloseWebsocketRequests",
     "UnauthenticatedHTTP2DOSMitigation",
     "UnknownVersionInteroperabilityProxy",
     "WatchCacheInitializationPostStartHook",
@@ -75,18 +92,55 @@ impl Gate {
     }
 }
 
+/// A gate in one release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct GateSpec {
+    stage: Stage,
+    default: bool,
+    locked: bool,
+}
+
+impl Gate {
+    /// The gate in release 1.`minor`; None: that release did not have it.
+    fn at(&self, minor: u32) -> Option<GateSpec> {
+        let changed = HISTORY.binary_search_by_key(&self.name, |(name, _)| *name);
+        if let (Ok(at), Some(back)) = (changed, minor.checked_sub(FLOOR))
+            && let Some(spec) = HISTORY[at].1.get(back as usize)
+        {
+            return *spec;
+        }
+        Some(GateSpec { stage: self.stage, default: self.default, locked: self.locked })
+    }
+}
+
 /// Which features are enabled.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FeatureGates {
+    /// The release whose gates these are.
+    minor: u32,
     /// Gates that were named, or set by `AllAlpha` or `AllBeta`.
     set: BTreeMap<&'static str, bool>,
     /// One line for each gate that was set although it will be removed or has no effect.
     pub(crate) warnings: Vec<String>,
 }
 
+impl Default for FeatureGates {
+    fn default() -> Self {
+        Self::of(MINOR_NUMBER)
+    }
+}
+
 impl FeatureGates {
+    /// The defaults of a release.
+    fn of(minor: u32) -> Self {
+        Self { minor, set: BTreeMap::new(), warnings: Vec::new() }
+    }
+
     /// Reads the values of `--feature-gates`, by component; Pintle is the component `kube`.
-    pub(crate) fn from_flag(flag: &BTreeMap<String, Vec<String>>) -> Result<Self, Vec<String>> {
+    pub(crate) fn from_flag(
+        flag: &BTreeMap<String, Vec<String>>,
+        version: EffectiveVersion,
+    ) -> Result<Self, Vec<String>> {
         let one = |error: &str| Err(vec![error.to_owned()]);
         if let Some(other) =
             flag.keys().find(|component| !matches!(component.as_str(), "" | "kube"))
@@ -110,26 +164,38 @@ impl FeatureGates {
                 },
             };
         }
-        Self::from_pairs(&asked)
+        Self::from_pairs(&asked, version)
     }
 
-    fn from_pairs(asked: &BTreeMap<&str, bool>) -> Result<Self, Vec<String>> {
+    fn from_pairs(
+        asked: &BTreeMap<&str, bool>,
+        version: EffectiveVersion,
+    ) -> Result<Self, Vec<String>> {
+        let minor = version.emulated;
         let mut errors = Vec::new();
-        let mut gates = Self::default();
+        let mut gates = Self::of(minor);
         for (name, value) in asked {
             let Some(gate) = find(name) else {
                 errors.push(format!("unrecognized feature gate: {name}"));
                 continue;
             };
-            if gate.locked && gate.default != *value {
+            let Some(spec) = gate.at(minor) else {
+                errors.push(format!(
+                    "cannot set feature gate {name} to {value}, feature is PreAlpha at emulated \
+                     version 1.{minor}, min compatibility version 1.{}",
+                    version.min_compatibility
+                ));
+                continue;
+            };
+            if spec.locked && spec.default != *value {
                 errors.push(format!(
                     "cannot set feature gate {name} to {value}, feature is locked to {}",
-                    gate.default
+                    spec.default
                 ));
                 continue;
             }
             gates.set.insert(gate.name, *value);
-            gates.warnings.extend(warning(gate, *value));
+            gates.warnings.extend(warning(gate, spec, *value));
         }
         gates.set_unnamed("AllAlpha", Stage::Alpha);
         gates.set_unnamed("AllBeta", Stage::Beta);
@@ -142,7 +208,9 @@ impl FeatureGates {
     /// `AllAlpha` and `AllBeta` set every gate of their stage that is not named itself.
     fn set_unnamed(&mut self, all: &str, stage: Stage) {
         if let Some(&value) = self.set.get(all) {
-            for gate in GATES.iter().filter(|gate| gate.stage == stage && !is_group(gate)) {
+            let minor = self.minor;
+            let of_stage = |gate: &&Gate| gate.at(minor).is_some_and(|spec| spec.stage == stage);
+            for gate in GATES.iter().filter(of_stage).filter(|gate| !is_group(gate)) {
                 self.set.entry(gate.name).or_insert(value);
             }
         }
@@ -163,14 +231,29 @@ impl FeatureGates {
 
     /// Every gate with its stage as in metrics, and whether it is enabled.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
-        GATES.iter().map(|gate| (gate.name, gate.stage.name(), self.enabled(gate.name)))
+        GATES.iter().map(|gate| {
+            let stage = gate.at(self.minor).map_or("PRE-ALPHA", |spec| spec.stage.name());
+            (gate.name, stage, self.enabled(gate.name))
+        })
+    }
+
+    /// The gates whose default differs from the newest release's although the server always behaves as the
+    /// newest: what an emulated release did otherwise, and Pintle does not.
+    pub(crate) fn not_emulated(&self) -> Vec<&'static str> {
+        let newest = Self::default();
+        let gates = GATES.iter().filter(|gate| !self.set.contains_key(gate.name));
+        let differ = gates.filter(|gate| self.enabled(gate.name) != newest.enabled(gate.name));
+        differ.map(|gate| gate.name).filter(|name| !is_effective(name)).collect()
     }
 
     /// Whether the feature is enabled. Panics for a gate that is not in the table.
     pub(crate) fn enabled(&self, name: &str) -> bool {
         match self.set.get(name) {
             Some(value) => *value,
-            None => find(name).expect("only gates of the table are asked for").default,
+            None => {
+                let gate = find(name).expect("only gates of the table are asked for");
+                gate.at(self.minor).is_some_and(|spec| spec.default)
+            }
         }
     }
 }
@@ -183,12 +266,12 @@ fn is_group(gate: &Gate) -> bool {
     matches!(gate.name, "AllAlpha" | "AllBeta")
 }
 
-fn warning(gate: &Gate, value: bool) -> Option<String> {
+fn warning(gate: &Gate, spec: GateSpec, value: bool) -> Option<String> {
     let name = gate.name;
-    let stage = match gate.stage {
+    let stage = match spec.stage {
         Stage::Stable => "a GA",
         Stage::Deprecated => "a deprecated",
-        _ if is_group(gate) && value != gate.default => {
+        _ if is_group(gate) && value != spec.default => {
             return Some(format!("some gates that {name} sets have no effect in Pintle yet"));
         }
         _ if value != gate.default && !is_effective(name) => {
@@ -203,6 +286,8 @@ fn warning(gate: &Gate, value: bool) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     /// Gates by component.
@@ -215,6 +300,7 @@ mod tests {
                 .iter()
                 .map(|(component, gates)| ((*component).to_owned(), owned(gates)))
                 .collect(),
+            EffectiveVersion::default(),
         )
     }
 
@@ -277,19 +363,29 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_gate_without_effect_says_so() {
+        let gates = read(&[("", &["CoordinatedLeaderElection=true", "EventedPLEG=true"])]);
+        let expected = ["feature gate EventedPLEG has no effect in Pintle yet"];
+        assert_eq!(gates.unwrap().warnings, expected);
+    }
+
     /// A start with `ConstrainedImpersonation` off warned that it has no effect, although it was asked for.
     #[test]
     fn gates_that_the_server_asks_for_are_set_without_a_warning() {
         let sources = [
+            include_str!("egress.rs"),
+            include_str!("node_connections.rs"),
             include_str!("options/validate.rs"),
             include_str!("prepare_run.rs"),
             include_str!("servers.rs"),
+            include_str!("servers/aggregator/storage_versions.rs"),
             include_str!("servers/config.rs"),
             include_str!("servers/kube_apiserver.rs"),
         ];
         let sources = sources.concat();
-        let asked = sources.split(".enabled(\"").skip(1).filter_map(|rest| rest.split('"').next());
-        let asked: std::collections::BTreeSet<&str> = asked.collect();
+        let asked = sources.split("enabled(\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let asked: BTreeSet<&str> = asked.collect();
         assert_eq!(asked, EFFECTIVE.into(), "every gate that is asked for by name is effective");
         for name in asked {
             let gate = find(name).expect("only gates of the table are asked for");
@@ -301,6 +397,17 @@ mod tests {
             let gates = read(&[("", &other)]).unwrap();
             assert_eq!(gates.warnings, Vec::<String>::new(), "{name}");
         }
+    }
+
+    #[test]
+    fn the_user_guide_names_the_gates_that_have_an_effect() {
+        let guide = include_str!("../../../docs/user-guide.md");
+        let (_, list) = guide.split_once("These have an effect:").expect("the list begins so");
+        let (list, _) = list.split_once("Setting any other gate").expect("and ends so");
+        let quoted = list.split('`').skip(1).step_by(2).filter(|name| find(name).is_some());
+        let named: BTreeSet<&str> = quoted.collect();
+        let effective = GATES.iter().map(|gate| gate.name).filter(|name| is_effective(name));
+        assert_eq!(named, effective.collect());
     }
 
     #[test]
@@ -317,6 +424,43 @@ mod tests {
         for gate in GATES {
             assert!(gate.needs.iter().all(|need| find(need).is_some()), "{}", gate.name);
         }
-        assert_eq!(FeatureGates::default().unmet_needs(), Vec::<String>::new());
+        for minor in FLOOR..=MINOR_NUMBER {
+            let unmet = FeatureGates::of(minor).unmet_needs();
+            assert_eq!(unmet, Vec::<String>::new(), "1.{minor}");
+        }
+        assert!(HISTORY.is_sorted_by(|a, b| a.0 < b.0));
+        for (name, specs) in HISTORY {
+            let gate = find(name).expect("the history is of gates of the table");
+            let newest = gate.at(MINOR_NUMBER);
+            assert!(specs.iter().any(|spec| *spec != newest), "{name} has not changed");
+        }
+    }
+
+    #[test]
+    fn an_emulated_release_has_its_own_gates() {
+        let of = |minor: u32, pair: &str| {
+            let flag = BTreeMap::from([(String::new(), vec![pair.to_owned()])]);
+            let version = EffectiveVersion {
+                emulated: minor,
+                min_compatibility: 33,
+                ..EffectiveVersion::default()
+            };
+            FeatureGates::from_flag(&flag, version)
+        };
+        for (minor, on) in [(33, false), (35, false), (36, true)] {
+            assert_eq!(FeatureGates::of(minor).enabled("ComponentFlagz"), on, "1.{minor}");
+        }
+        // Locked since 1.34.
+        assert!(of(33, "APIServerTracing=false").is_ok());
+        assert!(of(34, "APIServerTracing=false").is_err());
+        // Alpha in 1.35, unknown before.
+        assert!(of(35, "ConstrainedImpersonation=true").is_ok());
+        let error = "cannot set feature gate ConstrainedImpersonation to true, feature is PreAlpha at \
+                     emulated version 1.34, min compatibility version 1.33";
+        assert_eq!(of(34, "ConstrainedImpersonation=true").err(), Some(vec![error.to_owned()]));
+        assert_eq!(FeatureGates::default().not_emulated(), Vec::<&str>::new());
+        let kept = FeatureGates::of(35).not_emulated();
+        assert!(kept.contains(&"StrictIPCIDRValidation"), "{kept:?}");
+        assert!(!kept.contains(&"ComponentFlagz"), "{kept:?}");
     }
 }

@@ -1,8 +1,8 @@
 //! The flags: kube-apiserver's names, types and meanings, each defined once in a row of a table.
 //!
 //! Everything else is derived from the rows: the parser (`parse.rs`), the typed values (`value.rs`),
-//! `--help`, the test against `tests/flags.tsv`. A row begins with the effect of the flag: [`done`],
-//! [`harmless`] or [`refused`]; implementing a flag means changing that word and reading the flag in
+//! `--help`, the test against `tests/flags.tsv`. A row begins with the effect of the flag: [`done`]
+//! or [`harmless`]; implementing a flag means changing that word and reading the flag in
 //! `options.rs`.
 
 mod access;
@@ -63,8 +63,6 @@ pub(crate) enum Effect {
     Done,
     /// Accepted with a warning that it has no effect yet.
     Harmless,
-    /// Any value but the default is an error: security or data may depend on it.
-    Refused,
 }
 
 /// The type of a flag's value, with kube-apiserver's parsing rules.
@@ -141,11 +139,6 @@ const fn done(name: &'static str, kind: FlagKind, default: &'static str) -> Flag
 /// A flag that is accepted and has no effect yet.
 const fn harmless(name: &'static str, kind: FlagKind, default: &'static str) -> Flag {
     Flag { effect: Effect::Harmless, ..done(name, kind, default) }
-}
-
-/// A flag that may only have its default value.
-const fn refused(name: &'static str, kind: FlagKind, default: &'static str) -> Flag {
-    Flag { effect: Effect::Refused, ..done(name, kind, default) }
 }
 
 impl Flag {

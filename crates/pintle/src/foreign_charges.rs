@@ -45,7 +45,7 @@ const OWN_VERSIONS_MAX: usize = 4096;
 
 /// What the controller may not take back from a quota.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Foreign {
+pub(crate) enum ForeignUsage {
     /// Charges of other servers, and the time until the first of them is settled.
     Charges(ResourceList, Option<Duration>),
     /// Nothing may be taken back for this time.
@@ -93,16 +93,16 @@ impl ForeignCharges {
     }
 
     /// What a quota, as it was read, was charged by other servers.
-    pub(crate) fn of_quota(&self, quota: &Value) -> Foreign {
+    pub(crate) fn of_quota(&self, quota: &Value) -> ForeignUsage {
         let now = Instant::now();
         let mut state = self.lock();
         let State { quotas, own } = &mut *state;
-        let Some(history) = quotas.get_mut(&key(quota)) else { return Foreign::Behind };
+        let Some(history) = quotas.get_mut(&key(quota)) else { return ForeignUsage::Behind };
         if history.seen < version(quota) {
-            return Foreign::Behind;
+            return ForeignUsage::Behind;
         }
         if let Some(from) = history.complete_from.filter(|from| now < *from) {
-            return Foreign::Unknown(from - now);
+            return ForeignUsage::Unknown(from - now);
         }
         history.forget_settled(now);
         history.raises.retain(|raise| !own.contains(&raise.version));
@@ -111,7 +111,7 @@ impl ForeignCharges {
             add(&mut usage, &raise.usage);
         }
         let settled = history.raises.front().map(|first| first.at + CHARGE_SETTLED_AFTER - now);
-        Foreign::Charges(usage, settled)
+        ForeignUsage::Charges(usage, settled)
     }
 }
 
@@ -177,8 +177,11 @@ mod tests {
         let second = Duration::from_secs(1);
         let rest = CHARGE_SETTLED_AFTER.saturating_sub(second);
         charges.changed(&quota(1, ""), None);
-        assert_eq!(charges.of_quota(&quota(1, "")), Foreign::Charges(ResourceList::new(), None));
-        assert_eq!(charges.of_quota(&quota(2, "2")), Foreign::Behind);
+        assert_eq!(
+            charges.of_quota(&quota(1, "")),
+            ForeignUsage::Charges(ResourceList::new(), None)
+        );
+        assert_eq!(charges.of_quota(&quota(2, "2")), ForeignUsage::Behind);
         charges.changed(&quota(2, "2"), Some(&quota(1, "")));
         tokio::time::advance(second).await;
         charges.wrote(&quota(3, "3"));
@@ -186,13 +189,13 @@ mod tests {
         charges.changed(&quota(4, "1"), Some(&quota(3, "3")));
         charges.changed(&quota(5, "2"), Some(&quota(4, "1")));
         let of = || charges.of_quota(&quota(5, "2"));
-        assert_eq!(of(), Foreign::Charges(pods("3"), Some(rest)));
+        assert_eq!(of(), ForeignUsage::Charges(pods("3"), Some(rest)));
         tokio::time::advance(rest).await;
-        assert_eq!(of(), Foreign::Charges(pods("1"), Some(second)));
+        assert_eq!(of(), ForeignUsage::Charges(pods("1"), Some(second)));
         tokio::time::advance(second).await;
-        assert_eq!(of(), Foreign::Charges(ResourceList::new(), None));
+        assert_eq!(of(), ForeignUsage::Charges(ResourceList::new(), None));
         charges.deleted(&quota(5, "2"));
-        assert_eq!(of(), Foreign::Behind);
+        assert_eq!(of(), ForeignUsage::Behind);
     }
 
     #[tokio::test(start_paused = true)]
@@ -200,8 +203,8 @@ mod tests {
         let charges = ForeignCharges::default();
         charges.changed(&quota(7, "2"), None);
         let of = || charges.of_quota(&quota(7, "2"));
-        assert_eq!(of(), Foreign::Unknown(CHARGE_SETTLED_AFTER));
+        assert_eq!(of(), ForeignUsage::Unknown(CHARGE_SETTLED_AFTER));
         tokio::time::advance(CHARGE_SETTLED_AFTER).await;
-        assert_eq!(of(), Foreign::Charges(ResourceList::new(), None));
+        assert_eq!(of(), ForeignUsage::Charges(ResourceList::new(), None));
     }
 }

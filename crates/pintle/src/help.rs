@@ -67,7 +67,6 @@ fn right(flag: &Flag) -> String {
     text.push_str(match flag.effect {
         Effect::Done => "",
         Effect::Harmless => " [no effect yet]",
-        Effect::Refused => " [not available yet]",
     });
     text
 }

@@ -2,19 +2,20 @@
 //! server.
 
 use std::{
-    collections::HashSet,
-    sync::{Arc, OnceLock},
+    collections::{HashMap, HashSet},
+    sync::{Arc, OnceLock, Weak},
 };
 
 use admission::{
-    Freshness, Pinned, ServedObjects,
+    BoxFuture, Freshness, ServedObjects,
     policy::{KindTypes, check_types},
 };
-use controllers::{Discovered, PolicyTypeChecker, Resource, Target};
+use aggregator::RemoteClient;
+use controllers::{Discovered, PolicyTypeChecker, Resource, ResourceRef};
 use endpoints::{Kinds, LoopbackClient, Resources};
 use memchr::memmem;
 use meta::{
-    ApiError, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, Value,
+    ApiError, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, Str, Value,
     selector::LabelSelector,
 };
 use registry::Kind;
@@ -22,24 +23,34 @@ use schema::{Schema, TypeId, cel_decl::Decl};
 use store::Entry;
 
 /// What admission looks up: built-in and custom objects alike.
-pub(crate) struct Objects {
+pub(crate) struct CachedObjects {
     builtin: Kinds,
-    /// Set once the servers are put together; custom kinds come and go in it.
-    extensions: Arc<OnceLock<Arc<Resources>>>,
+    namespaces: Option<Arc<Kind>>,
+    /// Of built-in resources that are served in several versions, the other ones.
+    equivalents: HashMap<GroupVersionResource, Vec<(GroupVersionResource, GroupVersionKind)>>,
+    /// Set once the servers are put together; custom kinds come and go in it. Weak: the servers own admission.
+    extensions: Arc<OnceLock<Weak<Resources>>>,
     /// Set together with them, for plugins that write.
     local: Arc<OnceLock<LoopbackClient>>,
     /// Of the kinds that only subresources have.
     schema: Arc<Schema>,
 }
 
-impl Objects {
+impl CachedObjects {
     pub(crate) fn new(
         kinds: &[Arc<Kind>],
-        extensions: Arc<OnceLock<Arc<Resources>>>,
+        extensions: Arc<OnceLock<Weak<Resources>>>,
         local: Arc<OnceLock<LoopbackClient>>,
         schema: Arc<Schema>,
     ) -> Self {
-        Self { builtin: Kinds::new(kinds.iter().cloned()), extensions, local, schema }
+        let builtin = Kinds::new(kinds.iter().cloned());
+        let namespaces = builtin.get_resource(&admission::resources::NAMESPACES).cloned();
+        let equivalents = kinds.iter().map(|kind| {
+            let others = equivalents(kind, kinds.iter());
+            (kind.facts.group_version_resource(), others)
+        });
+        let equivalents = equivalents.filter(|(_, others)| !others.is_empty()).collect();
+        Self { builtin, namespaces, equivalents, extensions, local, schema }
     }
 
     /// The kind of a resource, unless the object is of another kind (`Scale`, `Eviction`).
@@ -64,14 +75,18 @@ impl Objects {
         if let Some(kind) = self.builtin.iter().find(is_it) {
             return Some(kind.clone());
         }
-        self.extensions.get()?.kinds().iter().find(is_it).cloned()
+        self.custom_kinds()?.iter().find(is_it).cloned()
     }
 
     fn kind_of(&self, resource: &GroupVersionResource) -> Option<Arc<Kind>> {
         if let Some(kind) = self.builtin.get_resource(resource) {
             return Some(kind.clone());
         }
-        self.extensions.get()?.kinds().get_resource(resource).cloned()
+        self.custom_kinds()?.get_resource(resource).cloned()
+    }
+
+    fn custom_kinds(&self) -> Option<Arc<Kinds>> {
+        Some(self.extensions.get()?.upgrade()?.kinds())
     }
 }
 
@@ -82,18 +97,37 @@ fn serves(kind: &Kind, resource: &GroupVersionResource) -> bool {
         && gvk.version == resource.version
 }
 
-impl ServedObjects for Objects {
+/// The other versions of a kind, in order.
+fn equivalents<'k>(
+    kind: &Kind,
+    kinds: impl Iterator<Item = &'k Arc<Kind>>,
+) -> Vec<(GroupVersionResource, GroupVersionKind)> {
+    let same = kinds.filter(|other| other.gvk() != kind.gvk() && other.shares_storage(kind));
+    let name = |kind: &Arc<Kind>| (kind.facts.group_version_resource(), kind.gvk().clone());
+    let mut others: Vec<_> = same.map(name).collect();
+    // The table of custom kinds has no order.
+    others.sort();
+    others.dedup();
+    others
+}
+
+impl ServedObjects for CachedObjects {
     fn get<'a>(
         &'a self,
         resource: &'a GroupVersionResource,
         namespace: &'a str,
         name: &'a str,
         freshness: Freshness,
-    ) -> Pinned<'a, Result<Option<Value>, ApiError>> {
+    ) -> BoxFuture<'a, Result<Option<Value>, ApiError>> {
         Box::pin(async move {
             let Some(kind) = self.kind_of(resource) else { return Ok(None) };
             kind.find_object(namespace, name, freshness == Freshness::Linearizable).await
         })
+    }
+
+    fn namespace_labels(&self, name: &str) -> Option<Vec<(Str, Str)>> {
+        let storage = self.namespaces.as_ref()?.storage.as_ref()?;
+        Some(storage.cached("", name)?.labels.to_vec())
     }
 
     fn list<'a>(
@@ -101,7 +135,7 @@ impl ServedObjects for Objects {
         resource: &'a GroupVersionResource,
         namespace: &'a str,
         selector: &'a LabelSelector,
-    ) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
+    ) -> BoxFuture<'a, Result<Vec<Value>, ApiError>> {
         Box::pin(async move {
             let Some(kind) = self.kind_of(resource) else { return Ok(Vec::new()) };
             kind.select_objects(namespace, selector).await
@@ -109,7 +143,7 @@ impl ServedObjects for Objects {
     }
 
     fn resource_of(&self, kind: &GroupVersionKind) -> Option<(GroupVersionResource, bool)> {
-        let custom = self.extensions.get().map(|extensions| extensions.kinds());
+        let custom = self.custom_kinds();
         let mut served = self.builtin.iter().chain(custom.iter().flat_map(|custom| custom.iter()));
         let found = served.find(|served| served.gvk() == kind)?;
         Some((found.facts.group_version_resource(), found.namespaced()))
@@ -119,25 +153,22 @@ impl ServedObjects for Objects {
         &self,
         resource: &GroupVersionResource,
     ) -> Vec<(GroupVersionResource, GroupVersionKind)> {
-        let Some(kind) = self.kind_of(resource) else { return Vec::new() };
-        let is_same = |other: &&Arc<Kind>| !serves(other, resource) && other.shares_storage(&kind);
-        let name = |kind: &Arc<Kind>| (kind.facts.group_version_resource(), kind.gvk().clone());
-        let mut others: Vec<_> = self.builtin.iter().filter(is_same).map(name).collect();
-        if let Some(extensions) = self.extensions.get() {
-            others.extend(extensions.kinds().iter().filter(is_same).map(name));
+        if self.builtin.get_resource(resource).is_some() {
+            return self.equivalents.get(resource).cloned().unwrap_or_default();
         }
-        // The table of custom kinds has no order.
-        others.sort();
-        others.dedup();
-        others
+        let Some(custom) = self.custom_kinds() else { return Vec::new() };
+        match custom.get_resource(resource) {
+            None => Vec::new(),
+            Some(kind) => equivalents(kind, custom.iter()),
+        }
     }
 
-    fn create_namespace<'a>(&'a self, name: &'a str) -> Pinned<'a, Result<(), ApiError>> {
+    fn create_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(local) = self.local.get() else {
                 return Err(ApiError::internal("the server is not complete yet"));
             };
-            let target = endpoints::Target::from(&admission::resources::NAMESPACES);
+            let target = endpoints::ResourceRef::from(&admission::resources::NAMESPACES);
             let namespace = meta::value!({
                 "apiVersion": "v1",
                 "kind": "Namespace",
@@ -152,7 +183,7 @@ impl ServedObjects for Objects {
         object: Value,
         from: &'a GroupVersionResource,
         to: &'a GroupVersionResource,
-    ) -> Pinned<'a, Result<Value, ApiError>> {
+    ) -> BoxFuture<'a, Result<Value, ApiError>> {
         Box::pin(async move {
             match (self.kind_of(from), self.kind_of(to)) {
                 (Some(from), Some(to)) if from.shares_storage(&to) => {
@@ -226,71 +257,104 @@ pub(crate) fn tree(entry: &Entry) -> Result<Value, ApiError> {
 }
 
 /// The API, for controllers.
-pub(crate) struct Api {
+pub(crate) struct ControllerClient {
     pub(crate) local: LoopbackClient,
     pub(crate) kinds: Vec<Arc<Kind>>,
     /// Custom kinds come and go.
     pub(crate) extensions: Arc<Resources>,
+    /// The kinds of aggregated servers.
+    pub(crate) remote: Arc<RemoteClient>,
 }
 
-fn local(target: &Target) -> endpoints::Target<'_> {
-    endpoints::Target {
+fn local(target: &ResourceRef) -> endpoints::ResourceRef<'_> {
+    endpoints::ResourceRef {
         namespace: &target.namespace,
         name: &target.name,
         subresource: target.subresource,
         manager: target.manager,
-        ..endpoints::Target::from(&target.gvr)
+        ..endpoints::ResourceRef::from(&target.gvr)
     }
 }
 
-impl controllers::Api for Api {
-    fn get<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<Value, ApiError>> {
-        Box::pin(async move { self.local.get(&local(target)).await })
+impl controllers::ApiClient for ControllerClient {
+    fn get<'a>(&'a self, target: &'a ResourceRef) -> BoxFuture<'a, Result<Value, ApiError>> {
+        Box::pin(async move {
+            if self.remote.serves(&target.gvr) {
+                return self.remote.get(target).await;
+            }
+            self.local.get(&local(target)).await
+        })
     }
 
-    fn list<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
-        Box::pin(async move { Ok(self.local.list(&local(target)).await?.0) })
+    fn list<'a>(&'a self, target: &'a ResourceRef) -> BoxFuture<'a, Result<Vec<Value>, ApiError>> {
+        Box::pin(async move {
+            if self.remote.serves(&target.gvr) {
+                return self.remote.list(target).await;
+            }
+            Ok(self.local.list(&local(target)).await?.0)
+        })
     }
 
     fn create<'a>(
         &'a self,
-        target: &'a Target,
+        target: &'a ResourceRef,
         object: &'a Value,
-    ) -> Pinned<'a, Result<Value, ApiError>> {
+    ) -> BoxFuture<'a, Result<Value, ApiError>> {
         Box::pin(async move { self.local.create(&local(target), object).await })
     }
 
     fn update<'a>(
         &'a self,
-        target: &'a Target,
+        target: &'a ResourceRef,
         object: &'a Value,
-    ) -> Pinned<'a, Result<Value, ApiError>> {
-        Box::pin(async move { self.local.update(&local(target), object).await })
+    ) -> BoxFuture<'a, Result<Value, ApiError>> {
+        Box::pin(async move {
+            if self.remote.serves(&target.gvr) {
+                return self.remote.update(target, object).await;
+            }
+            self.local.update(&local(target), object).await
+        })
     }
 
     fn apply<'a>(
         &'a self,
-        target: &'a Target,
+        target: &'a ResourceRef,
         object: &'a Value,
         manager: &'a str,
-    ) -> Pinned<'a, Result<Value, ApiError>> {
+    ) -> BoxFuture<'a, Result<Value, ApiError>> {
         Box::pin(async move { self.local.apply(&local(target), object, manager).await })
     }
 
     fn delete<'a>(
         &'a self,
-        target: &'a Target,
+        target: &'a ResourceRef,
         options: &'a Value,
-    ) -> Pinned<'a, Result<(), ApiError>> {
-        Box::pin(async move { self.local.delete(&local(target), options).await.map(drop) })
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            if self.remote.serves(&target.gvr) {
+                return self.remote.delete(target, options).await;
+            }
+            self.local.delete(&local(target), options).await.map(drop)
+        })
     }
 
-    fn delete_collection<'a>(&'a self, target: &'a Target) -> Pinned<'a, Result<(), ApiError>> {
-        Box::pin(async move { self.local.delete_collection(&local(target)).await.map(drop) })
+    fn delete_collection<'a>(
+        &'a self,
+        target: &'a ResourceRef,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            if self.remote.serves(&target.gvr) {
+                return self.remote.delete_collection(target).await;
+            }
+            self.local.delete_collection(&local(target)).await.map(drop)
+        })
     }
 
     fn resource_of(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
         let group_version = GroupVersion::parse(api_version)?;
+        if let Some(remote) = self.remote.resource_of(&group_version, kind) {
+            return Some(Arc::new(remote));
+        }
         let gvk = group_version.with_kind(kind);
         let custom = self.extensions.kinds();
         let mut kinds = self.kinds.iter().chain(custom.iter());
@@ -309,12 +373,21 @@ impl controllers::Api for Api {
         let once = deletable.filter(|kind| {
             kind.storage.as_ref().is_some_and(|storage| seen.insert(storage.prefix.clone()))
         });
-        let resources = once.map(|kind| kind.facts.group_version_resource()).collect();
-        Discovered { resources, failed: self.unavailable() }
+        let local = once.map(|kind| kind.facts.group_version_resource());
+        let mut discovered = self.remote.namespaced_resources();
+        discovered.resources.extend(local.filter(|gvr| !self.remote.serves(gvr)));
+        // An APIService that was made this moment is not in the table of remote servers yet.
+        for (version, why) in self.unavailable() {
+            if !discovered.failed.iter().any(|(failed, _)| *failed == version) {
+                discovered.failed.push((version, why));
+            }
+        }
+        discovered.failed.sort();
+        discovered
     }
 }
 
-impl Api {
+impl ControllerClient {
     /// Whether `--runtime-config` leaves `apiregistration.k8s.io` on.
     pub(crate) fn serves_api_services(&self) -> bool {
         self.kinds.iter().any(|kind| kind.gvk().kind == "APIService")
@@ -352,16 +425,19 @@ pub(crate) fn resource(kind: &Kind) -> Resource {
     Resource { gvr: kind.facts.group_version_resource(), namespaced: kind.namespaced() }
 }
 
-impl builtin::Client for Api {
+/// What the allocators of built-in kinds write with. They are parts of the kinds, which a [`ControllerClient`] owns.
+pub(crate) struct WritingClient(pub(crate) LoopbackClient);
+
+impl builtin::Client for WritingClient {
     fn create<'a>(
         &'a self,
         gvr: GroupVersionResource,
         namespace: &'a str,
         object: &'a Value,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
-            let target = endpoints::Target { namespace, ..endpoints::Target::from(&gvr) };
-            self.local.create(&target, object).await.map(drop)
+            let target = endpoints::ResourceRef { namespace, ..endpoints::ResourceRef::from(&gvr) };
+            self.0.create(&target, object).await.map(drop)
         })
     }
 
@@ -370,16 +446,17 @@ impl builtin::Client for Api {
         gvr: GroupVersionResource,
         namespace: &'a str,
         name: &'a str,
-    ) -> Pinned<'a, Result<(), ApiError>> {
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
-            let target = endpoints::Target { namespace, name, ..endpoints::Target::from(&gvr) };
-            self.local.delete(&target, &Value::object()).await.map(drop)
+            let target =
+                endpoints::ResourceRef { namespace, name, ..endpoints::ResourceRef::from(&gvr) };
+            self.0.delete(&target, &Value::object()).await.map(drop)
         })
     }
 }
 
 /// Checks the expressions of admission policies against the kinds that are served.
-pub(crate) struct TypeChecker(pub(crate) Arc<Api>);
+pub(crate) struct TypeChecker(pub(crate) Arc<ControllerClient>);
 
 impl TypeChecker {
     fn find(&self, wanted: impl Fn(&Kind) -> bool) -> Option<Arc<Kind>> {

@@ -1,4 +1,5 @@
-//! Log lines on standard error: klog's text by default, JSON with `--logging-format=json`.
+//! Log lines on standard error: klog's text by default, JSON with `--logging-format=json`. With
+//! `--log-*-split-stream` errors go to standard error and the rest to standard output.
 //!
 //! A subscriber of our own instead of a layered one: there is one format and there are no spans, so a
 //! disabled event costs one atomic load.
@@ -9,11 +10,12 @@
 //! libraries have to say below a warning (HTTP/2 frames, gRPC) from `--v=10`.
 
 mod format;
+mod output;
 mod vmodule;
 
-use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -22,6 +24,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use format::Fields;
+use output::Output;
 use vmodule::VModule;
 
 /// The format of the lines.
@@ -38,6 +41,11 @@ pub(crate) struct Settings {
     pub(crate) verbosity: u32,
     /// File patterns with a verbosity of their own.
     pub(crate) vmodule: Vec<(String, u32)>,
+    /// Errors to standard error, the rest to standard output, with a buffer of this many bytes. None: all
+    /// to standard error.
+    pub(crate) split: Option<usize>,
+    /// How often that buffer is written out.
+    pub(crate) flush_interval: Duration,
 }
 
 /// The verbosity of the running server, for `/debug/flags/v`.
@@ -45,6 +53,11 @@ pub(crate) struct Settings {
 pub(crate) struct Verbosity(Arc<AtomicU32>);
 
 impl Verbosity {
+    /// For a server whose process has a logger of its own.
+    pub(crate) fn of_host() -> Self {
+        Self(Arc::default())
+    }
+
     /// The current verbosity.
     pub(crate) fn get(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
@@ -58,15 +71,31 @@ impl Verbosity {
     }
 }
 
-/// Starts logging to standard error. Only the first call has an effect on the process.
+/// Starts logging. Only the first call has an effect on the process.
 pub(crate) fn start(settings: &Settings) -> Verbosity {
-    let logger = Logger::new(settings, Box::new(std::io::stderr()));
+    let errors = Box::new(std::io::stderr());
+    let output = Arc::new(match settings.split {
+        None => Output::single(errors),
+        Some(buffer) => Output::split(Box::new(std::io::stdout()), errors, buffer),
+    });
+    output.flush_every(settings.flush_interval);
+    let _ = OUTPUT.set(output.clone());
+    let logger = Logger::new(settings, output);
     let verbosity = logger.verbosity.clone();
     if tracing::subscriber::set_global_default(logger).is_err() {
         tracing::warn!("logging was started twice");
     }
     verbosity
 }
+
+/// Writes out what is buffered: at the end of the process.
+pub(crate) fn flush() {
+    if let Some(output) = OUTPUT.get() {
+        output.flush();
+    }
+}
+
+static OUTPUT: OnceLock<Arc<Output>> = OnceLock::new();
 
 struct Logger {
     format: Format,
@@ -75,11 +104,11 @@ struct Logger {
     time_zone: TimeZone,
     process: u32,
     now: fn() -> Timestamp,
-    out: Mutex<Box<dyn Write + Send>>,
+    output: Arc<Output>,
 }
 
 impl Logger {
-    fn new(settings: &Settings, out: Box<dyn Write + Send>) -> Self {
+    fn new(settings: &Settings, output: Arc<Output>) -> Self {
         Self {
             format: settings.format,
             verbosity: Verbosity(Arc::new(AtomicU32::new(settings.verbosity))),
@@ -87,7 +116,7 @@ impl Logger {
             time_zone: TimeZone::system(),
             process: std::process::id(),
             now: Timestamp::now,
-            out: Mutex::new(out),
+            output,
         }
     }
 
@@ -131,10 +160,12 @@ impl Subscriber for Logger {
         if fields.verbosity.is_some_and(|v| v > u64::from(self.verbosity_at(metadata))) {
             return;
         }
-        let line = self.line(metadata, &fields);
-        // One write per line, so that lines of several threads do not interleave. A full disk or a
-        // closed pipe must not stop the server.
-        let _ = self.out.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
+        // Compat: warnings are errors in the text format, and information in JSON.
+        let is_info = match self.format {
+            Format::Text => *metadata.level() >= Level::INFO,
+            Format::Json => *metadata.level() >= Level::WARN,
+        };
+        self.output.write(is_info, &self.line(metadata, &fields));
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -175,7 +206,7 @@ fn is_own(target: &str) -> bool {
     OWN_CRATES.contains(&name)
 }
 
-const OWN_CRATES: [&str; 28] = [
+const OWN_CRATES: [&str; 31] = [
     "admission",
     "aggregator",
     "apiextensions",
@@ -191,12 +222,15 @@ const OWN_CRATES: [&str; 28] = [
     "egress",
     "endpoints",
     "etcd",
+    "externaljwt",
     "flowcontrol",
+    "grpc",
     "kms",
     "meta",
     "otlp",
     "patch",
     "pintle",
+    "pintle_testing",
     "proxy",
     "registry",
     "schema",

@@ -123,6 +123,10 @@ struct Measured {
 }
 
 impl Backend for Measured {
+    fn oldest_revision(&self) -> u64 {
+        self.inner.oldest_revision()
+    }
+
     fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<KeyValue>, StoreError>> {
         let (key, began) = (key.to_owned(), Instant::now());
         let found = self.inner.get(&key);

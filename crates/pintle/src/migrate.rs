@@ -44,15 +44,15 @@ const FLAGS: [&str; 7] = [
 
 /// Runs the migration and returns the summary. Progress goes to standard error.
 pub(crate) fn run(args: &[String]) -> Result<String, String> {
-    let wanted = Wanted::parse(args)?;
+    let wanted = MigrateOptions::parse(args)?;
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| format!("cannot start the runtime: {error}"))?;
     runtime.block_on(migrate(&wanted))
 }
 
-struct Wanted {
-    from: Place,
-    to: Place,
+struct MigrateOptions {
+    from: StoreLocation,
+    to: StoreLocation,
     resume: bool,
     parsed: Parsed,
     /// With a trailing slash.
@@ -60,13 +60,13 @@ struct Wanted {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum StoreLocation {
     Etcd(Vec<String>),
     /// A data directory.
     Dir(PathBuf),
 }
 
-impl Wanted {
+impl MigrateOptions {
     fn parse(args: &[String]) -> Result<Self, String> {
         let (mut from, mut to, mut resume, mut rest) = (None, None, false, Vec::new());
         let mut args = args.iter();
@@ -88,7 +88,7 @@ impl Wanted {
                 }
             };
             let value = value.or_else(|| args.next().cloned());
-            *place = Some(Place::parse(
+            *place = Some(StoreLocation::parse(
                 &value.ok_or_else(|| format!("flag needs an argument: {name}"))?,
             ));
         }
@@ -111,9 +111,9 @@ impl Wanted {
         Ok(Self { from, to, resume, parsed, prefix })
     }
 
-    fn open(&self, place: &Place) -> Result<Arc<dyn Backend>, String> {
+    fn open(&self, place: &StoreLocation) -> Result<Arc<dyn Backend>, String> {
         match place {
-            Place::Etcd(servers) => {
+            StoreLocation::Etcd(servers) => {
                 let etcd = etcd::Options {
                     tls: options::etcd_tls(&self.parsed),
                     compact_every: None,
@@ -121,12 +121,12 @@ impl Wanted {
                 };
                 Ok(Arc::new(etcd::Etcd::new(&etcd)?))
             }
-            Place::Dir(dir) => open_embedded(&dir.join("store")),
+            StoreLocation::Dir(dir) => open_embedded(&dir.join("store")),
         }
     }
 }
 
-impl Place {
+impl StoreLocation {
     fn parse(text: &str) -> Self {
         if text.contains("://") {
             Self::Etcd(text.split(',').map(str::to_owned).collect())
@@ -148,10 +148,10 @@ fn open_embedded(dir: &Path) -> Result<Arc<dyn Backend>, String> {
         return Err(format!("there is no store in {}", dir.display()));
     }
     let options = EmbeddedOptions { dir: dir.to_owned(), compact_every: None };
-    Ok(Arc::new(Embedded::open(&options).map_err(words)?))
+    Ok(Arc::new(Embedded::open(&options).map_err(store_error)?))
 }
 
-fn words(error: StoreError) -> String {
+fn store_error(error: StoreError) -> String {
     error.to_string()
 }
 
@@ -170,7 +170,7 @@ struct Copy {
     keys: u64,
 }
 
-async fn migrate(wanted: &Wanted) -> Result<String, String> {
+async fn migrate(wanted: &MigrateOptions) -> Result<String, String> {
     let mut definitions = Definitions::load();
     let schema = Arc::new(std::mem::take(&mut definitions.schema));
     let file = options::path(&wanted.parsed, "encryption-provider-config");
@@ -178,8 +178,8 @@ async fn migrate(wanted: &Wanted) -> Result<String, String> {
     let encryption = encryption_at_rest::encryption(file.as_deref(), root, &definitions)?;
     encryption.prime().await?;
     let form = match &wanted.to {
-        Place::Etcd(_) => options::storage_form(&wanted.parsed),
-        Place::Dir(_) => StorageFormat::Own,
+        StoreLocation::Etcd(_) => options::storage_form(&wanted.parsed),
+        StoreLocation::Dir(_) => StorageFormat::Own,
     };
     let source = wanted.open(&wanted.from)?;
     let source: Arc<dyn Backend> = Arc::new(Encrypted::new(source, encryption.clone()));
@@ -201,8 +201,8 @@ async fn migrate(wanted: &Wanted) -> Result<String, String> {
         keys,
     };
     let (copied, verified) = match &wanted.to {
-        Place::Etcd(_) => copy.fill_etcd(wanted.open(&wanted.to)?, wanted.resume).await?,
-        Place::Dir(dir) => copy.fill_dir(&dir.join("store")).await?,
+        StoreLocation::Etcd(_) => copy.fill_etcd(wanted.open(&wanted.to)?, wanted.resume).await?,
+        StoreLocation::Dir(dir) => copy.fill_dir(&dir.join("store")).await?,
     };
     let (from, to) = (wanted.from.shown(), wanted.to.shown());
     Ok(format!(
@@ -259,32 +259,32 @@ impl Copy {
                 }
             });
             written.buffer_unordered(WRITES).try_collect::<()>().await?;
-            progress.tell();
+            progress.report();
         }
         let verified = self.compare(&*target, false).await?;
         Ok((progress, verified))
     }
 
     async fn fill_dir(&self, dir: &Path) -> Result<(Progress, u64), String> {
-        let mut import = Import::begin(dir, self.revision).map_err(words)?;
+        let mut import = Import::begin(dir, self.revision).map_err(store_error)?;
         let mut progress = Progress::new(self.keys);
         let mut pages = Pages::new(&*self.source, &self.prefix, Some(self.revision));
         while let Some(page) = pages.next().await? {
             for item in page.into_iter().filter(|item| self.is_data(&item.key)) {
                 progress.add(&item);
                 let value = self.written(&item)?;
-                let value = self.encryption.seal(&item.key, &value).map_err(words)?;
+                let value = self.encryption.seal(&item.key, &value).map_err(store_error)?;
                 let expires_ms = self.ttl(&item).map(|ttl| now_ms() + ttl.as_millis() as u64);
-                import.add(&KeyValue { value, expires_ms, ..item }).map_err(words)?;
+                import.add(&KeyValue { value, expires_ms, ..item }).map_err(store_error)?;
             }
-            progress.tell();
+            progress.report();
         }
-        import.finish().map_err(words)?;
+        import.finish().map_err(store_error)?;
         let target = open_embedded(import.partial_dir())?;
         let target = Encrypted::new(target, self.encryption.clone());
         let verified = self.compare(&target, true).await?;
         drop(target);
-        import.commit().map_err(words)?;
+        import.commit().map_err(store_error)?;
         Ok((progress, verified))
     }
 
@@ -395,7 +395,7 @@ impl<'a> Pages<'a> {
 
     async fn next(&mut self) -> Result<Option<Vec<KeyValue>>, String> {
         let Some(range) = &mut self.range else { return Ok(None) };
-        let found = self.store.range(range.clone()).await.map_err(words)?;
+        let found = self.store.range(range.clone()).await.map_err(store_error)?;
         range.revision = Some(found.revision);
         range.after = found.items.last().map(|item| item.key.clone());
         if !found.more {
@@ -436,7 +436,7 @@ impl Progress {
         self.bytes += (item.key.len() + item.value.len()) as u64;
     }
 
-    fn tell(&mut self) {
+    fn report(&mut self) {
         if self.reported_at.elapsed() > Duration::from_secs(1) || self.keys == self.all {
             self.reported_at = Instant::now();
             eprintln!("{} of {} keys, {} bytes", self.keys, self.all, self.bytes);
@@ -469,8 +469,15 @@ mod tests {
 
     #[test]
     fn urls_are_etcd_and_paths_are_data_directories() {
-        let etcd = |urls: &[&str]| Place::Etcd(urls.iter().map(ToString::to_string).collect());
-        assert_eq!(Place::parse("http://a:1,https://b:2"), etcd(&["http://a:1", "https://b:2"]));
-        assert_eq!(Place::parse("./pintle-data"), Place::Dir("./pintle-data".into()));
+        let etcd =
+            |urls: &[&str]| StoreLocation::Etcd(urls.iter().map(ToString::to_string).collect());
+        assert_eq!(
+            StoreLocation::parse("http://a:1,https://b:2"),
+            etcd(&["http://a:1", "https://b:2"])
+        );
+        assert_eq!(
+            StoreLocation::parse("./pintle-data"),
+            StoreLocation::Dir("./pintle-data".into())
+        );
     }
 }

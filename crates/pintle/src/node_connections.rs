@@ -7,7 +7,7 @@ use connect::{Gates, Metrics, OwnPort};
 use endpoints::{Connecters, LoopbackClient};
 use meta::authorization::Authorizer;
 
-use crate::{egress, options::Options};
+use crate::options::Options;
 
 pub(crate) struct NodeConnections {
     /// Set when the port is bound.
@@ -21,10 +21,10 @@ impl NodeConnections {
     /// `local` is set once the servers are put together.
     pub(crate) fn new(
         options: &Options,
+        egress: EgressSelector,
         authorizer: Arc<dyn Authorizer>,
         local: Arc<OnceLock<LoopbackClient>>,
     ) -> Result<Self, String> {
-        let egress = egress::selector(options)?;
         let (own_port, metrics) = (OwnPort::default(), Metrics::default());
         let enabled = |gate| options.feature_gates.enabled(gate);
         let connecters = connect::connecters(connect::Options {

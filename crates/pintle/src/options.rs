@@ -22,7 +22,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::controllers::LeaderElectionTimers;
 use auth::authz::config::AuthorizerType;
+use builtin::Definitions;
 use serve::metrics::MetricsConfig;
 
 use crate::feature_gates::FeatureGates;
@@ -35,6 +37,7 @@ pub(crate) use authentication::{AuthenticationOptions, PublishedHeaders};
 pub(crate) use authorization::AuthorizationOptions;
 pub(crate) use cidr::Cidr;
 pub(crate) use controllers::StandaloneControllers;
+pub(crate) use effective_version::EffectiveVersion;
 pub(crate) use endpoint_reconciler::ReconcilerType;
 pub(crate) use etcd::{Etcd, form as storage_form, prefix as storage_prefix, tls as etcd_tls};
 pub(crate) use kubelet::KubeletOptions;
@@ -46,8 +49,8 @@ pub(crate) use watch_cache::WatchCache;
 /// The configuration of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    // Data directory.
-    pub(crate) data_dir: PathBuf,
+    /// Of the embedded store, and of generated keys. `None`: nothing is written.
+    pub(crate) data_dir: Option<PathBuf>,
 
     // Addresses and names.
     pub(crate) bind_address: IpAddr,
@@ -85,6 +88,7 @@ pub(crate) struct Options {
     pub(crate) min_request_timeout: Duration,
     /// At least one.
     pub(crate) delete_collection_workers: usize,
+    pub(crate) enable_garbage_collector: bool,
     pub(crate) profiling: bool,
     /// `/logs` shows the files below `/var/log`.
     pub(crate) logs_handler: bool,
@@ -92,6 +96,7 @@ pub(crate) struct Options {
     pub(crate) flag_values: Vec<(&'static str, String)>,
 
     pub(crate) egress_selector_config: Option<PathBuf>,
+    pub(crate) debug_socket_path: Option<PathBuf>,
     pub(crate) kubelet: KubeletOptions,
 
     // Aggregation.
@@ -122,9 +127,14 @@ pub(crate) struct Options {
     pub(crate) servers: i64,
     pub(crate) feature_gates: FeatureGates,
     pub(crate) runtime_config: RuntimeConfig,
+    pub(crate) effective_version: EffectiveVersion,
     pub(crate) event_ttl: Duration,
+    /// The lease of the server that elects leaders.
+    pub(crate) coordinated_leadership: LeaderElectionTimers,
     /// `None`: the embedded store.
     pub(crate) etcd: Option<Etcd>,
+    /// The embedded store has no files.
+    pub(crate) in_memory: bool,
     /// The prefix of all keys: `/registry`.
     pub(crate) storage_prefix: String,
     /// Which resources bypass the watch cache.
@@ -142,7 +152,7 @@ pub(crate) struct Options {
     pub(crate) kubernetes_service_ip: IpAddr,
     pub(crate) service_node_port_range: PortRange,
 
-    /// `--endpoint-reconciler-type`: who writes the endpoints of service default/kubernetes.
+    /// `--endpoint-reconciler-type`: how the endpoints of service default/kubernetes are written.
     pub(crate) endpoint_reconciler: ReconcilerType,
     /// The node port of service default/kubernetes; 0 for none.
     pub(crate) kubernetes_service_node_port: u16,
@@ -150,9 +160,13 @@ pub(crate) struct Options {
     /// unless they are set.
     pub(crate) peer_advertise_ip: Option<IpAddr>,
     pub(crate) peer_advertise_port: Option<u16>,
+    /// `--peer-ca-file`
+    pub(crate) peer_ca_file: Option<PathBuf>,
 
     /// The controllers of kube-controller-manager that this server runs.
     pub(crate) standalone_controllers: StandaloneControllers,
+    /// For how long the namespace controller leaves a terminating namespace alone; not a flag.
+    pub(crate) namespace_grace: Duration,
 
     pub(crate) metrics: MetricsConfig,
     pub(crate) audit: audit::Options,
@@ -182,6 +196,17 @@ pub(crate) struct CertKey {
 pub(crate) type DefaultRoute = dyn Fn(IpAddr) -> Option<IpAddr>;
 
 impl Options {
+    /// The same with the group-versions that `--runtime-config` may name, and the routes of this machine.
+    pub(crate) fn from_parsed(
+        parsed: &Parsed,
+        definitions: &Definitions,
+    ) -> Result<Self, Vec<String>> {
+        let served = definitions.group_versions.iter().filter(|facts| !facts.internal);
+        let versions: Vec<String> = served.map(|facts| facts.group_version.to_string()).collect();
+        let versions: Vec<&str> = versions.iter().map(String::as_str).collect();
+        Self::new(parsed, &versions, &default_route)
+    }
+
     /// Builds the options, or returns every error in the flags. `api_versions` are the existing
     /// group-versions, such as `apps/v1` and `v1`.
     pub(crate) fn new(
@@ -200,6 +225,12 @@ impl Options {
         self.authorization.config.has(AuthorizerType::Rbac)
     }
 
+    /// Where other API servers reach this one. Compat: the flags count together only.
+    pub(crate) fn peer_address(&self, port: u16) -> (IpAddr, u16) {
+        let advertised = self.peer_advertise_ip.zip(self.peer_advertise_port);
+        advertised.unwrap_or((self.advertise_address, port))
+    }
+
     /// Gives every flag its final type and derives defaults. A value out of range is replaced by a
     /// valid one here; `validate` checks the flags themselves and refuses it.
     fn complete(
@@ -208,13 +239,16 @@ impl Options {
         default_route: &DefaultRoute,
         errors: &mut Vec<String>,
     ) -> Self {
-        let mut warnings = unsupported(parsed, errors);
+        let mut warnings = unsupported(parsed);
+        let effective_version = EffectiveVersion::from_flags(parsed, errors);
         let feature_gates =
-            FeatureGates::from_flag(&parsed.gates("feature-gates")).unwrap_or_else(|wrong| {
-                errors.extend(wrong);
-                FeatureGates::default()
-            });
+            FeatureGates::from_flag(&parsed.gates("feature-gates"), effective_version)
+                .unwrap_or_else(|wrong| {
+                    errors.extend(wrong);
+                    FeatureGates::default()
+                });
         warnings.extend(feature_gates.warnings.iter().cloned());
+        warnings.extend(effective_version.warnings(&feature_gates));
         let runtime_config = RuntimeConfig::from_flag(&parsed.map("runtime-config"), api_versions)
             .unwrap_or_else(|wrong| {
                 errors.extend(wrong);
@@ -226,14 +260,35 @@ impl Options {
         let authorization = AuthorizationOptions::from_flags(parsed, errors);
         let service_accounts = ServiceAccountOptions::from_flags(parsed, errors);
 
-        let data_dir = PathBuf::from(parsed.text("data-dir"));
-        let bind_address = parsed.ip("bind-address").expect("an address that has a default");
+        let data_dir = data_dir(parsed);
+        let bind_address = bind_address(parsed);
         let advertise_address =
             advertised(parsed.ip("advertise-address"), bind_address, default_route);
         let external_hostname = match parsed.text("external-hostname") {
             host if host.is_empty() => advertise_address.to_string(),
             host => host,
         };
+        let over_etcd = !parsed.texts("etcd-servers").is_empty();
+        if !over_etcd && parsed.is_changed("peer-ca-file") {
+            warnings.push(
+                "--peer-ca-file has no effect without --etcd-servers: no other API server shares the \
+                 store"
+                    .to_owned(),
+            );
+        }
+        if parsed.is_changed("peer-advertise-ip") != parsed.is_changed("peer-advertise-port") {
+            warnings.push(
+                "--peer-advertise-ip and --peer-advertise-port have no effect without each other"
+                    .to_owned(),
+            );
+        }
+        if over_etcd && data_dir.is_none() && service_accounts.signing_key_file.is_none() {
+            warnings.push(
+                "service account tokens are signed with a key that ends with this process: set \
+                 --service-account-signing-key-file, or --data-dir to keep the generated key"
+                    .to_owned(),
+            );
+        }
         let reported = match parsed.version("version") {
             VersionFlag::Report(version) => Some(version),
             _ => None,
@@ -248,7 +303,8 @@ impl Options {
             external_hostname,
             permit_address_sharing: parsed.bool("permit-address-sharing"),
             permit_port_sharing: parsed.bool("permit-port-sharing"),
-            version: effective_version::apply(parsed, version::info(reported.as_deref()), errors),
+            version: effective_version.apply(version::info(reported.as_deref())),
+            effective_version,
 
             serving_cert: path(parsed, "tls-cert-file")
                 .zip(path(parsed, "tls-private-key-file"))
@@ -273,14 +329,19 @@ impl Options {
             max_requests_inflight: count(parsed, "max-requests-inflight"),
             max_mutating_requests_inflight: count(parsed, "max-mutating-requests-inflight"),
             delete_collection_workers: count(parsed, "delete-collection-workers").max(1),
+            enable_garbage_collector: parsed.bool("enable-garbage-collector"),
             min_request_timeout: Duration::from_secs(count(parsed, "min-request-timeout") as u64),
             profiling: parsed.bool("profiling"),
             logs_handler: parsed.bool("enable-logs-handler"),
             flag_values: flags::all()
-                .map(|flag| (flag.name, parsed.value(flag.name).to_string()))
+                .map(|flag| match flag.name {
+                    "bind-address" => (flag.name, bind_address.to_string()),
+                    name => (name, parsed.value(name).to_string()),
+                })
                 .collect(),
 
             egress_selector_config: path(parsed, "egress-selector-config-file"),
+            debug_socket_path: path(parsed, "debug-socket-path"),
             aggregator_routing: parsed.bool("enable-aggregator-routing"),
             aggregator_reject_forwarding_redirect: parsed
                 .bool("aggregator-reject-forwarding-redirect"),
@@ -312,7 +373,13 @@ impl Options {
             runtime_config,
             // Compat: values below 1 count as 1.
             event_ttl: duration(parsed, "event-ttl"),
+            coordinated_leadership: LeaderElectionTimers {
+                lease_duration: duration(parsed, "coordinated-leadership-lease-duration"),
+                renew_deadline: duration(parsed, "coordinated-leadership-renew-deadline"),
+                retry_period: duration(parsed, "coordinated-leadership-retry-period"),
+            },
             etcd: Etcd::from_flags(parsed, &mut warnings),
+            in_memory: etcd::in_memory(parsed),
             storage_prefix: storage_prefix(parsed),
             watch_cache: WatchCache::from_flags(parsed, errors, &mut warnings),
             count_metric: !duration(parsed, "etcd-count-metric-poll-period").is_zero(),
@@ -335,12 +402,10 @@ impl Options {
                 .unwrap_or(0),
             peer_advertise_ip: parsed.text("peer-advertise-ip").parse().ok(),
             peer_advertise_port: parsed.text("peer-advertise-port").parse().ok(),
+            peer_ca_file: path(parsed, "peer-ca-file"),
 
-            standalone_controllers: StandaloneControllers::from_flags(
-                parsed,
-                !parsed.texts("etcd-servers").is_empty(),
-                errors,
-            ),
+            standalone_controllers: StandaloneControllers::from_flags(parsed, over_etcd, errors),
+            namespace_grace: Duration::ZERO,
 
             metrics: metrics::from_flags(parsed, errors),
             audit: auditing::from_flags(parsed, errors),
@@ -352,27 +417,52 @@ impl Options {
                 },
                 verbosity: parsed.level("v"),
                 vmodule: parsed.vmodule("vmodule"),
+                split: split_stream(parsed),
+                flush_interval: duration(parsed, "log-flush-frequency"),
             },
             warnings,
         }
     }
 }
 
+/// Whether errors and the rest of the log are separate streams, and how many bytes of the rest are buffered.
+fn split_stream(parsed: &Parsed) -> Option<usize> {
+    let format = if parsed.text("logging-format") == "json" { "json" } else { "text" };
+    if !parsed.bool(&format!("log-{format}-split-stream")) {
+        return None;
+    }
+    let size = parsed.text(&format!("log-{format}-info-buffer-size"));
+    let size = meta::quantity::Quantity::parse(&size).ok().map_or(0, |size| size.value());
+    Some(usize::try_from(size).unwrap_or(0))
+}
+
 /// kube-apiserver's default if the flag is not set.
 const HTTP2_STREAMS_DEFAULT: u32 = 100;
 
-/// Reports flags that are not implemented: an error for `Effect::Refused`, a warning for
-/// `Effect::Harmless`.
-fn unsupported(parsed: &Parsed, errors: &mut Vec<String>) -> Vec<String> {
-    for flag in parsed.changed(Effect::Refused) {
-        errors.push(format!(
-            "--{} is not available in Pintle yet, and security or data may depend on it: leave it \
-             at its default",
-            flag.name
-        ));
-    }
+/// Warns of flags that are not implemented.
+fn unsupported(parsed: &Parsed) -> Vec<String> {
     let harmless = parsed.changed(Effect::Harmless);
     harmless.map(|flag| format!("--{} has no effect in Pintle yet", flag.name)).collect()
+}
+
+/// The bind address: by flag, or this machine only for a server that is tried out. Compat: with
+/// `--etcd-servers` or a serving certificate it belongs to a cluster, and kubeadm, for one, expects
+/// kube-apiserver's default.
+fn bind_address(parsed: &Parsed) -> IpAddr {
+    let address = parsed.ip("bind-address").expect("an address that has a default");
+    let in_cluster =
+        !parsed.texts("etcd-servers").is_empty() || !parsed.text("tls-cert-file").is_empty();
+    if parsed.is_set("bind-address") || !in_cluster {
+        return address;
+    }
+    IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+}
+
+/// The data directory: by flag, or where the embedded store is on disk. Compat: otherwise nothing is
+/// written into the working directory; generated keys are in memory.
+fn data_dir(parsed: &Parsed) -> Option<PathBuf> {
+    let is_embedded = parsed.texts("etcd-servers").is_empty() && !etcd::in_memory(parsed);
+    (is_embedded || parsed.is_set("data-dir")).then(|| parsed.text("data-dir").into())
 }
 
 /// The advertise address: by flag, the bind address, or the address of the default route. Without a
@@ -390,7 +480,7 @@ fn advertised(given: Option<IpAddr>, bind: IpAddr, default_route: &DefaultRoute)
 
 /// Asks the kernel which address it would send from. Connecting a datagram socket sends nothing;
 /// the addresses are those reserved for documentation.
-pub(crate) fn default_route(like: IpAddr) -> Option<IpAddr> {
+fn default_route(like: IpAddr) -> Option<IpAddr> {
     let from = |local: IpAddr, remote: IpAddr| {
         let socket = UdpSocket::bind((local, 0)).ok()?;
         socket.connect((remote, 9)).ok()?;

@@ -13,14 +13,14 @@ use meta::{ApiError, GroupVersionResource};
 use registry::Kind;
 use serve::{Tasks, health::Hook};
 
-use crate::{in_process::Api, options::Options};
+use crate::{in_process::ControllerClient, options::Options};
 
 /// What a hook runs with.
 #[derive(Clone)]
 pub(crate) struct HookContext {
     pub(crate) options: Arc<Options>,
     /// The client of hooks and controllers; it goes through admission and validation, without HTTP.
-    pub(crate) api: Arc<Api>,
+    pub(crate) api: Arc<ControllerClient>,
     /// The built-in kinds that are served.
     pub(crate) kinds: Arc<[Arc<Kind>]>,
     pub(crate) tasks: Tasks,
@@ -32,7 +32,7 @@ pub(crate) struct HookContext {
 impl HookContext {
     pub(crate) fn new(
         options: Arc<Options>,
-        api: Arc<Api>,
+        api: Arc<ControllerClient>,
         kinds: &[Arc<Kind>],
         tasks: Tasks,
         port: u16,
@@ -126,6 +126,33 @@ pub(crate) async fn retry_until_deadline(
         tracing::warn!(%error, "cannot create the first objects yet; retrying");
     }
 }
+
+/// The first sync of a controller. Compat: what is refused, by a webhook that is down or by AlwaysDeny, does not
+/// end the process. kube-apiserver's controllers log it and try again, and so does the controller that the
+/// hook starts next: an administrator needs a running server to delete the webhook.
+pub(crate) async fn first_sync(attempt: impl AsyncFn() -> Result<(), ApiError>) {
+    if let Err(error) = retry_until_deadline(attempt).await {
+        tracing::error!(error, "cannot create the first objects; their controller will retry");
+    }
+}
+
+/// Repeats whatever failed, as kube-apiserver does for objects without which it ends.
+pub(crate) async fn retry_every_error(
+    timeout: Duration,
+    attempt: impl AsyncFn() -> Result<(), ApiError>,
+) -> Result<(), String> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        let Err(error) = attempt().await else { return Ok(()) };
+        if Instant::now() >= deadline {
+            return Err(error.to_string());
+        }
+        tracing::warn!(%error, "cannot create the first objects yet; retrying");
+        tokio::time::sleep(RETRY_DELAY).await;
+    }
+}
+
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// How long the creation of the first objects may take on a slow machine.
 const BOOTSTRAP_TIMEOUT: Duration = Duration::from_secs(30);

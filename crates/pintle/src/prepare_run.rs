@@ -1,13 +1,13 @@
 //! kube-apiserver's `PrepareRun`: caches are filled, custom resources served, health checks and metrics
 //! installed, the handler chain put together and the port bound. Nothing is accepted yet.
 
-use std::{path::Path, sync::Arc, time::SystemTime};
+use std::{net::SocketAddr, path::Path, sync::Arc, time::SystemTime};
 
 use http::HeaderValue;
 use registry::Kind;
 use serve::{
-    Chain, Cors, Delegates, FlowControl, MaxInFlight,
-    generic::Generic,
+    Chain, Cors, Delegates, FlowControl, MaxInFlight, debug_socket,
+    generic::{Generic, SetVerbosity},
     health::Health,
     lifecycle::{InFlight, Lifecycle},
     listener::Listener,
@@ -15,10 +15,12 @@ use serve::{
 };
 
 use crate::{
-    build_metrics, dynamic_admission,
+    build_metrics, consistency_checks, dynamic_admission,
+    in_process::WritingClient,
     logging::Verbosity,
     options::Options,
     post_start_hooks::PostStartHooks,
+    schema_metrics,
     servers::{Config, GenericApiServer, PreShutdownHook, ServerChain, offered},
     serving, storage_metrics,
 };
@@ -27,7 +29,10 @@ use crate::{
 pub(crate) struct Prepared {
     pub(crate) chain: ServerChain,
     pub(crate) handler: Arc<Chain>,
-    pub(crate) listener: Listener,
+    /// None: no port is open.
+    pub(crate) listener: Option<Listener>,
+    /// Where it listens, or would.
+    pub(crate) address: SocketAddr,
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) lifecycle: Arc<Lifecycle>,
     pub(crate) post_start_hooks: PostStartHooks,
@@ -37,6 +42,7 @@ pub(crate) struct Prepared {
 pub(crate) async fn prepare_run(
     mut chain: ServerChain,
     verbosity: Verbosity,
+    opens_port: bool,
 ) -> Result<Prepared, String> {
     fill_caches(&chain).await?;
     connect(&chain).await?;
@@ -48,12 +54,18 @@ pub(crate) async fn prepare_run(
     let health = Arc::new(Health::new(checks, chain.config.options.livez_grace_period));
     install_metrics(&chain)?;
     let in_flight = Arc::new(InFlight::default());
-    let delegates = delegates(&chain, health, verbosity);
+    let set_verbosity: SetVerbosity = Arc::new(move |level| verbosity.set(level.unsigned_abs()));
+    serve_debug_socket(&chain, &set_verbosity)?;
+    let delegates = delegates(&chain, health, set_verbosity);
     let handler = handler_chain(&chain, delegates, &in_flight)?;
 
     let options = &chain.config.options;
-    let listener = serving::bind(options)?;
-    let port = listener.address().port();
+    let listener = opens_port.then(|| serving::bind(options)).transpose()?;
+    let bound = match &listener {
+        Some(listener) => listener.address(),
+        None => SocketAddr::new(options.bind_address, options.secure_port.max(1)),
+    };
+    let port = bound.port();
     chain.config.node_connections.own_port.set(port);
     let address = format!("{}:{port}", options.external_hostname);
     let auth = &chain.config.auth;
@@ -65,6 +77,7 @@ pub(crate) async fn prepare_run(
         chain,
         handler,
         listener,
+        address: bound,
         in_flight,
         lifecycle,
         post_start_hooks: post_start,
@@ -118,8 +131,9 @@ async fn connect(chain: &ServerChain) -> Result<(), String> {
     auth.roles.follow(kinds, tasks);
     dynamic_admission::follow(&chain.config.dynamic_admission, kinds, tasks);
     auth.nodes.connect(kinds);
-    auth.token_objects.connect(kinds, Arc::new(chain.api()));
-    let connected = chain.config.wiring.connect(Arc::new(chain.api()), kinds).await;
+    auth.token_objects.connect(kinds, chain.local());
+    let connected =
+        chain.config.rest_storage.connect(Arc::new(WritingClient(chain.local())), kinds).await;
     connected.map_err(|error| format!("cannot read the services: {error}"))?;
     chain.config.quotas.connect(kinds, chain.local());
     Ok(())
@@ -135,13 +149,28 @@ fn install_metrics(chain: &ServerChain) -> Result<(), String> {
         &chain.apiextensions.resources,
     );
     storage_metrics::measure(registry, options.size_metric_interval, &chain.config.stores, tasks);
+    if options.feature_gates.enabled("DetectCacheInconsistency") {
+        let kinds = &chain.config.kinds;
+        consistency_checks::start(kinds, &chain.apiextensions.resources, tasks);
+    }
+    client::register_metrics(registry)?;
+    builtin::register_service_metrics(registry)?;
+    kms::register_metrics(registry)?;
+    if options.etcd.is_some() {
+        etcd::register_metrics(registry)?;
+    }
     tasks.register(registry)?;
     controllers::register_workqueue_metrics(registry)?;
     chain.config.auth_metrics.register(registry)?;
     chain.aggregator.register_metrics(registry);
+    if let Some(peers) = &chain.config.peer_proxy {
+        peers.register_metrics(registry);
+    }
     chain.config.node_connections.register_metrics(registry)?;
     chain.config.admission_metrics.register(registry);
     chain.config.dynamic_admission.register_metrics(registry);
+    chain.config.admission_manifests.metrics.register(registry);
+    schema_metrics::register(registry)?;
     build_metrics::register(registry, &options.version, &options.feature_gates);
     if let Some(controller) = &chain.flow_controller {
         metrics.add_flow_control(controller.clone());
@@ -149,8 +178,24 @@ fn install_metrics(chain: &ServerChain) -> Result<(), String> {
     Ok(())
 }
 
-/// Who answers which request: the generic endpoints first, then the three servers.
-fn delegates(chain: &ServerChain, health: Arc<Health>, verbosity: Verbosity) -> Arc<Delegates> {
+/// `--debug-socket-path`.
+fn serve_debug_socket(chain: &ServerChain, set_verbosity: &SetVerbosity) -> Result<(), String> {
+    let Some(path) = &chain.config.options.debug_socket_path else { return Ok(()) };
+    let listener = debug_socket::bind(path)
+        .map_err(|error| format!("--debug-socket-path {}: {error}", path.display()))?;
+    let (listener, set_verbosity) = (Arc::new(listener), set_verbosity.clone());
+    chain.config.tasks.restarting("debug-socket", move || {
+        debug_socket::serve(listener.clone(), set_verbosity.clone())
+    });
+    Ok(())
+}
+
+/// The delegates in order: the generic endpoints first, then the three servers.
+fn delegates(
+    chain: &ServerChain,
+    health: Arc<Health>,
+    set_verbosity: SetVerbosity,
+) -> Arc<Delegates> {
     let (paths, health_paths) = (chain.paths(), health.paths());
     let options = &chain.config.options;
     let zpages = zpages(options);
@@ -176,15 +221,15 @@ fn delegates(chain: &ServerChain, health: Arc<Health>, verbosity: Verbosity) -> 
         logs: options.logs_handler.then(|| Path::new(serve::logs::LOG_DIR)),
         zpages,
         cpu_pool: chain.config.cpu_pool.clone(),
-        set_verbosity: Box::new(move |level| verbosity.set(level.unsigned_abs())),
+        set_verbosity,
     };
     let mut delegates: Vec<(Arc<dyn serve::Delegate>, serve::Claims)> =
         vec![(Arc::new(generic), Generic::claims())];
     delegates.extend(chain.delegates());
     let delegates = Delegates::new(delegates, chain.aggregator.aggregator.clone());
     // The group-versions of custom resources and of other servers come and go.
-    chain.apiextensions.resources.connect(delegates.clone());
-    chain.aggregator.aggregation.registration.connect(delegates.clone());
+    chain.apiextensions.resources.connect(&delegates);
+    chain.aggregator.aggregation.registration.connect(&delegates);
     delegates
 }
 
@@ -233,6 +278,8 @@ fn handler_chain(
         constrained_impersonation: gates.enabled("ConstrainedImpersonation"),
         unauthenticated_http2_dos_mitigation: gates.enabled("UnauthenticatedHTTP2DOSMitigation"),
         delegates,
+        storage_versions: chain.config.storage_version_barrier(),
+        peer_proxy: chain.config.peer_proxy.clone().map(|peers| peers as Arc<dyn serve::PeerProxy>),
         in_flight: in_flight.clone(),
         send_retry_after: options.shutdown_send_retry_after,
         metrics: chain.config.metrics.clone(),

@@ -10,16 +10,16 @@ use admission::quota::{
     Evaluators, PendingCharges, QuotaAccessor, ResourceList, Scope, add, total_usage,
 };
 use controllers::{MeasuredUsage, QuotaUsage};
-use endpoints::{LoopbackClient, Target};
+use endpoints::{LoopbackClient, ResourceRef};
 use meta::{
     ApiError, GroupResource, GroupVersionResource, Map, Str, Value, selector::LabelSelector,
 };
-use registry::{Kind, Pinned, Storage};
+use registry::{BoxFuture, Kind, Storage};
 
 use crate::{
     cache_informer::CacheEvent,
-    foreign_charges::{Foreign, ForeignCharges, used},
-    in_process::{Objects, tree},
+    foreign_charges::{ForeignCharges, ForeignUsage, used},
+    in_process::{CachedObjects, tree},
 };
 
 fn resource_quotas() -> GroupVersionResource {
@@ -94,22 +94,22 @@ impl QuotaAccessor for Quotas {
         self.connected.get().is_some_and(|(storage, _)| storage.count(namespace) > 0)
     }
 
-    fn quotas<'a>(&'a self, namespace: &'a str) -> Pinned<'a, Result<Vec<Value>, ApiError>> {
+    fn quotas<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<Vec<Value>, ApiError>> {
         Box::pin(async move {
             let gvr = resource_quotas();
-            let target = Target { namespace, ..Target::from(&gvr) };
+            let target = ResourceRef { namespace, ..ResourceRef::from(&gvr) };
             Ok(self.client()?.list(&target).await?.0)
         })
     }
 
-    fn update_status<'a>(&'a self, quota: &'a Value) -> Pinned<'a, Result<(), ApiError>> {
+    fn update_status<'a>(&'a self, quota: &'a Value) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let gvr = resource_quotas();
-            let target = Target {
+            let target = ResourceRef {
                 namespace: quota.str_at(&["metadata", "namespace"]),
                 name: quota.str_at(&["metadata", "name"]),
                 subresource: "status",
-                ..Target::from(&gvr)
+                ..ResourceRef::from(&gvr)
             };
             let written = self.client()?.update(&target, quota).await?;
             self.wrote(&written);
@@ -182,7 +182,7 @@ impl builtin::ClaimObjects for CachedClaimObjects {
 
 /// Usage for the quota controller, counted from the watch caches.
 pub(crate) struct CountedUsage {
-    pub(crate) objects: Arc<Objects>,
+    pub(crate) objects: Arc<CachedObjects>,
     pub(crate) quotas: Arc<Quotas>,
 }
 
@@ -218,7 +218,7 @@ impl CountedUsage {
 }
 
 impl QuotaUsage for CountedUsage {
-    fn used<'a>(&'a self, quota: &'a Value) -> Pinned<'a, Result<MeasuredUsage, ApiError>> {
+    fn used<'a>(&'a self, quota: &'a Value) -> BoxFuture<'a, Result<MeasuredUsage, ApiError>> {
         Box::pin(async move {
             let namespace = quota.str_at(&["metadata", "namespace"]);
             // Before anything is counted: see `PendingCharges::of_quota`.
@@ -251,44 +251,46 @@ impl QuotaUsage for CountedUsage {
 }
 
 /// What was charged and may not be stored yet.
-enum Uncounted {
+enum UnstoredUsage {
     Charges(ResourceList),
     /// Any part of the usage.
     Unknown,
 }
 
 impl CountedUsage {
-    fn uncounted(&self, quota: &Value) -> Result<(Uncounted, Option<Duration>), ApiError> {
+    fn uncounted(&self, quota: &Value) -> Result<(UnstoredUsage, Option<Duration>), ApiError> {
         let of = |field| quota.str_at(&["metadata", field]);
         let foreign = self.quotas.foreign.as_ref().map(|foreign| foreign.of_quota(quota));
         let mut charges = self.quotas.pending.of_quota(of("namespace"), of("name"));
         let mut count_again = (!charges.is_empty()).then_some(SOON);
         match foreign {
             None => {}
-            Some(Foreign::Charges(foreign, settled)) => {
+            Some(ForeignUsage::Charges(foreign, settled)) => {
                 add(&mut charges, &foreign);
                 count_again = count_again.or(settled);
             }
-            Some(Foreign::Unknown(settled)) => return Ok((Uncounted::Unknown, Some(settled))),
-            Some(Foreign::Behind) => {
+            Some(ForeignUsage::Unknown(settled)) => {
+                return Ok((UnstoredUsage::Unknown, Some(settled)));
+            }
+            Some(ForeignUsage::Behind) => {
                 return Err(ApiError::internal("the quota has changed meanwhile"));
             }
         }
-        Ok((Uncounted::Charges(charges), count_again))
+        Ok((UnstoredUsage::Charges(charges), count_again))
     }
 }
 
 /// Adds to the counted usage what may be missing in it. The usage so far has all charges, so that it is
 /// never raised above it on their account.
-fn keep_charges(counted: &mut ResourceList, uncounted: Uncounted, quota: &Value) {
+fn keep_charges(counted: &mut ResourceList, uncounted: UnstoredUsage, quota: &Value) {
     for (name, known) in used(quota) {
         let Some(counted) = counted.get_mut(&name) else { continue };
         if *counted >= known {
             continue;
         }
         match &uncounted {
-            Uncounted::Unknown => *counted = known,
-            Uncounted::Charges(charges) => {
+            UnstoredUsage::Unknown => *counted = known,
+            UnstoredUsage::Charges(charges) => {
                 let Some(charge) = charges.get(&name) else { continue };
                 counted.add(charge);
                 if *counted > known {
@@ -322,8 +324,8 @@ mod tests {
         ];
         for (known, counted, charged, expected) in cases {
             let quota = value!({"status": {"used": {"pods": known, "other": "1"}}});
-            let uncounted =
-                charged.map_or(Uncounted::Unknown, |charged| Uncounted::Charges(list(charged)));
+            let uncounted = charged
+                .map_or(UnstoredUsage::Unknown, |charged| UnstoredUsage::Charges(list(charged)));
             let mut usage = list(counted);
             keep_charges(&mut usage, uncounted, &quota);
             assert_eq!(usage, list(expected), "{known} {counted} {charged:?}");

@@ -4,6 +4,7 @@
 mod aggregator;
 mod apiextensions;
 mod config;
+mod emulation;
 mod generic;
 mod kube_apiserver;
 
@@ -14,13 +15,13 @@ use flowcontrol::FlowController;
 use serve::{Claims, Delegate, lifecycle::Lifecycle};
 
 pub(crate) use self::{
-    aggregator::{AggregatorServer, REGISTRATION_GROUP},
+    aggregator::{AggregatorServer, REGISTRATION_GROUP, StorageVersionManager},
     apiextensions::ApiExtensionsServer,
     config::{Config, offered},
     generic::{GenericApiServer, PreShutdownHook},
-    kube_apiserver::{KubeApiServer, server_identity},
+    kube_apiserver::{KubeApiServer, peer_proxy, server_identity},
 };
-use crate::{in_process::Api, object_counts::CacheCounts};
+use crate::{in_process::ControllerClient, object_counts::CacheCounts};
 
 /// Servers with what they share. A request goes to the first server that claims it.
 pub(crate) struct ServerChain {
@@ -41,9 +42,9 @@ pub(crate) fn create_server_chain(config: Config) -> ServerChain {
     let kube_apiserver = KubeApiServer::new(&config);
     let aggregator = AggregatorServer::new(&config, &apiextensions);
     let resources = [&aggregator.resources, &kube_apiserver.resources, &apiextensions.resources];
-    let resources = resources.map(Arc::clone);
-    config.connect_admission(&apiextensions.resources, LoopbackClient::new(resources.to_vec()));
-    let flow_controller = flow_controller(&config, &resources);
+    let local = LoopbackClient::new(&resources).behind(config.storage_version_barrier());
+    config.connect_admission(&apiextensions.resources, local);
+    let flow_controller = flow_controller(&config, resources.map(Arc::clone).to_vec());
     let lifecycle = Arc::new(Lifecycle::default());
 
     // Compat: the order of the lines is that of `/readyz?verbose`.
@@ -63,33 +64,38 @@ pub(crate) fn create_server_chain(config: Config) -> ServerChain {
     }
 }
 
-fn flow_controller(config: &Config, resources: &[Arc<Resources>]) -> Option<Arc<FlowController>> {
+fn flow_controller(config: &Config, resources: Vec<Arc<Resources>>) -> Option<Arc<FlowController>> {
     let options = &config.options;
     let seats = options.max_requests_inflight + options.max_mutating_requests_inflight;
     let options = options.priority_and_fairness.then(|| flowcontrol::Options {
         seats: u32::try_from(seats).unwrap_or(u32::MAX),
         lists_by_size: options.feature_gates.enabled("SizeBasedListCostEstimate"),
-        counts: Arc::new(CacheCounts::new(resources.to_vec())),
+        counts: Arc::new(CacheCounts::new(resources)),
     })?;
     Some(Arc::new(FlowController::new(options)))
 }
 
 impl ServerChain {
     /// The client of hooks and controllers.
-    pub(crate) fn api(&self) -> Api {
-        let kinds = self.config.kinds.clone();
-        Api { local: self.local(), kinds, extensions: self.apiextensions.resources.clone() }
+    pub(crate) fn api(&self) -> ControllerClient {
+        ControllerClient {
+            local: self.local(),
+            kinds: self.config.kinds.clone(),
+            extensions: self.apiextensions.resources.clone(),
+            remote: self.aggregator.aggregation.client.clone(),
+        }
     }
 
     pub(crate) fn local(&self) -> LoopbackClient {
-        LoopbackClient::new(vec![
-            self.aggregator.resources.clone(),
-            self.kube_apiserver.resources.clone(),
-            self.apiextensions.resources.clone(),
+        LoopbackClient::new(&[
+            &self.aggregator.resources,
+            &self.kube_apiserver.resources,
+            &self.apiextensions.resources,
         ])
+        .behind(self.config.storage_version_barrier())
     }
 
-    /// Who answers what, in the order of delegation. What the last one doesn't serve is a 404.
+    /// The servers in delegation order. What the last one doesn't serve is a 404.
     pub(crate) fn delegates(&self) -> Vec<(Arc<dyn Delegate>, Claims)> {
         let mut delegates = self.aggregator.delegates();
         delegates.extend(self.kube_apiserver.delegates());

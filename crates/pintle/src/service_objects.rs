@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use client::{LookupError, Pinned, ServiceLookup};
+use client::{BoxFuture, LookupError, ServiceLookup};
 use meta::{ApiError, Value, selector::LabelSelector};
 use registry::Kind;
 
@@ -31,7 +31,7 @@ impl ServiceLookup for ServiceObjects {
         &'a self,
         namespace: &'a str,
         name: &'a str,
-    ) -> Pinned<'a, Result<Option<Value>, LookupError>> {
+    ) -> BoxFuture<'a, Result<Option<Value>, LookupError>> {
         Box::pin(async move {
             let Some(kind) = &self.services else { return Ok(None) };
             kind.find_object(namespace, name, false).await.map_err(failed)
@@ -42,7 +42,7 @@ impl ServiceLookup for ServiceObjects {
         &'a self,
         namespace: &'a str,
         service: &'a str,
-    ) -> Pinned<'a, Result<Vec<Value>, LookupError>> {
+    ) -> BoxFuture<'a, Result<Vec<Value>, LookupError>> {
         Box::pin(async move {
             let Some(kind) = &self.endpoint_slices else { return Ok(Vec::new()) };
             let selector = LabelSelector::parse(&format!("kubernetes.io/service-name={service}"));

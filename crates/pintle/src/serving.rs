@@ -3,14 +3,14 @@
 use std::{
     io::Write as _,
     net::SocketAddr,
-    path::Path,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use serve::{
-    Tasks,
+    Pem, Tasks,
     connection::Limits,
+    descriptors,
     listener::{Listener, Sharing},
     pki::{Pki, PkiPaths, ServerNames},
     tls::{NamedCertKey, Tls, TlsOptions},
@@ -28,7 +28,14 @@ pub(crate) fn bind(options: &Options) -> Result<Listener, String> {
 }
 
 pub(crate) fn limits(options: &Options) -> Limits {
-    Limits { streams_max: options.http2_max_streams_per_connection, ..Limits::default() }
+    let limits = Limits::default();
+    let files = descriptors::raise_limit();
+    let connections_max = descriptors::connections_max(files, limits.connections_max);
+    if connections_max < limits.connections_max {
+        tracing::info!(connections_max, "the limit of open files bounds the number of connections");
+    }
+    let streams_max = options.http2_max_streams_per_connection;
+    Limits { streams_max, connections_max, ..limits }
 }
 
 pub(crate) fn prepare_pki(options: &Options) -> Result<Pki, String> {
@@ -47,19 +54,19 @@ fn server_names(options: &Options) -> ServerNames {
 
 pub(crate) fn prepare_tls(options: &Options, pki: &Pki) -> Result<Arc<Tls>, String> {
     let (cert_file, key_file) = match &options.serving_cert {
-        Some(pair) => (pair.cert_file.clone(), pair.key_file.clone()),
+        Some(pair) => (pair.cert_file.clone().into(), pair.key_file.clone().into()),
         None => (pki.serving_cert.clone(), pki.serving_key.clone()),
     };
     let tls = TlsOptions {
         cert_file,
         key_file,
         sni: options.sni_certs.iter().map(sni).collect(),
-        client_ca_file: Some(client_ca_file(options, pki).to_owned()),
+        client_ca_file: Some(client_ca(options, pki)),
         request_header_ca_file: options
             .authentication
             .request_header
             .as_ref()
-            .map(|front| front.client_ca_file.clone()),
+            .map(|front| front.client_ca_file.clone().into()),
         min_version: options.tls_min_version.name().to_owned(),
         cipher_suites: options.tls_cipher_suites.iter().map(|name| (*name).to_owned()).collect(),
         curve_preferences: options.tls_key_exchanges.iter().map(|kx| kx.id()).collect(),
@@ -69,8 +76,9 @@ pub(crate) fn prepare_tls(options: &Options, pki: &Pki) -> Result<Arc<Tls>, Stri
 }
 
 /// The admin of `admin.kubeconfig` is known by the own CA unless another one is given.
-pub(crate) fn client_ca_file<'a>(options: &'a Options, pki: &'a Pki) -> &'a Path {
-    options.authentication.client_ca_file.as_ref().unwrap_or(&pki.ca_cert)
+pub(crate) fn client_ca(options: &Options, pki: &Pki) -> Pem {
+    let given = options.authentication.client_ca_file.clone();
+    given.map_or_else(|| pki.ca_cert.clone(), Pem::from)
 }
 
 fn sni(given: &crate::flags::NamedCertKey) -> NamedCertKey {
@@ -85,6 +93,10 @@ fn sni(given: &crate::flags::NamedCertKey) -> NamedCertKey {
 pub(crate) fn follow_certificates(options: &Options, tls: &Arc<Tls>, tasks: &Tasks) {
     let tls = tls.clone();
     tasks.restarting("tls-files", move || tls.clone().follow_files(RELOAD_INTERVAL));
+    if options.data_dir.is_none() {
+        // Compat: a certificate that kube-apiserver has made for itself lasts for a year of uptime, too.
+        return;
+    }
     let (paths, names) = (pki_paths(options), server_names(options));
     tasks.restarting("certificate-renewal", move || {
         Pki::keep_renewed(paths.clone(), names.clone(), RENEWAL_INTERVAL)
@@ -96,28 +108,42 @@ pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the generated certificates are looked at: they are renewed months before they run out.
 const RENEWAL_INTERVAL: Duration = Duration::from_hours(12);
 
-/// The one line on standard output: where the server is, and what to type.
-pub(crate) fn announce(options: &Options, pki: &Pki, bound: SocketAddr) -> Result<(), String> {
+/// The URL under which this machine reaches the server.
+pub(crate) fn url(options: &Options, bound: SocketAddr) -> String {
     let host = if bound.ip().is_unspecified() {
         SocketAddr::new(options.advertise_address, bound.port())
     } else {
         bound
     };
-    let url = format!("https://{host}");
-    let given = options.serving_cert.as_ref().map(|pair| &pair.cert_file);
-    let server_ca = match given.or(pki.serving_cert_is_given.then_some(&pki.serving_cert)) {
-        // The given certificate may be of any CA; the kubeconfig trusts the certificate itself.
-        Some(file) => Some(
-            std::fs::read_to_string(file)
-                .map_err(|error| format!("{}: {error}", file.display()))?,
-        ),
-        None => None,
-    };
+    format!("https://{host}")
+}
+
+/// A kubeconfig of the administrator that trusts the certificate which is served.
+pub(crate) fn admin_kubeconfig(options: &Options, pki: &Pki, url: &str) -> Result<String, String> {
+    let server_ca = server_ca(options, pki)?;
+    pki.admin_kubeconfig(url, server_ca.as_deref()).map_err(|error| error.to_string())
+}
+
+/// A certificate that was given may be of any CA, so clients trust the certificate itself. None: the own CA.
+fn server_ca(options: &Options, pki: &Pki) -> Result<Option<String>, String> {
+    let given = options.serving_cert.as_ref().map(|pair| Pem::from(pair.cert_file.clone()));
+    let given = given.or_else(|| pki.serving_cert_is_given.then(|| pki.serving_cert.clone()));
+    given.map(|pem| pem.read_text().map_err(|error| format!("{pem}: {error}"))).transpose()
+}
+
+/// The one line on standard output: where the server is, and what to type.
+pub(crate) fn announce(options: &Options, pki: &Pki, bound: SocketAddr) -> Result<(), String> {
+    let url = url(options, bound);
+    let server_ca = server_ca(options, pki)?;
     let kubeconfig = pki
         .write_admin_kubeconfig(&url, server_ca.as_deref())
         .map_err(|error| error.to_string())?;
-    let line =
-        format!("Ready at {url}; try: kubectl --kubeconfig {} get ns\n", kubeconfig.display());
+    let line = match kubeconfig {
+        Some(file) => {
+            format!("Ready at {url}; try: kubectl --kubeconfig {} get ns\n", file.display())
+        }
+        None => format!("Ready at {url}\n"),
+    };
     let mut out = std::io::stdout().lock();
     // Standard output may be closed; that is no reason to stop.
     let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());

@@ -13,9 +13,10 @@ pub(crate) fn start(
     config: Option<&TracingConfig>,
     registry: &Registry,
     tasks: &Tasks,
+    dialer: Option<grpc::Dialer>,
 ) -> Result<Option<Arc<Exporter>>, String> {
     let Some(config) = config else { return Ok(None) };
-    let exporter = Arc::new(Exporter::new(config, &server_identity(), registry)?);
+    let exporter = Arc::new(Exporter::new(config, &server_identity(), registry, dialer)?);
     let sending = exporter.clone();
     tasks.restarting("span-exporter", move || sending.clone().run());
     Ok(Some(exporter))

@@ -1,8 +1,9 @@
 //! Starts the controllers of kube-controller-manager that `--standalone-controllers` enables, for
 //! clusters without one.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use aggregator::RemoteReflectors;
 use controllers::{
     ClusterRoleAggregation, CsrCleaner, GarbageCollector, LegacyServiceAccountTokenCleaner,
     NamespaceController, PvProtectionController, PvcProtectionController, ResourceQuotaController,
@@ -16,22 +17,24 @@ use tokio::sync::watch;
 use crate::{
     cache_informer::{CacheInformer, CustomKinds},
     discovery_publisher::CachedKinds,
-    in_process::{Api, TypeChecker},
+    in_process::{ControllerClient, TypeChecker},
     options::StandaloneControllers,
     quotas::CountedUsage,
-    tokens::Tokens,
+    tokens::ServiceAccountTokens,
 };
 
 /// What the controllers need.
 pub(crate) struct ControllerContext<'a> {
-    pub(crate) api: &'a Arc<Api>,
+    pub(crate) api: &'a Arc<ControllerClient>,
     pub(crate) kinds: &'a [Arc<Kind>],
     /// Custom resources that have a cache.
     pub(crate) custom: watch::Receiver<CachedKinds>,
     pub(crate) tasks: &'a Tasks,
     pub(crate) pki: &'a Pki,
-    pub(crate) tokens: &'a Arc<Tokens>,
+    pub(crate) tokens: &'a Arc<ServiceAccountTokens>,
     pub(crate) quota_usage: Arc<CountedUsage>,
+    /// For how long terminating namespaces are left alone.
+    pub(crate) namespace_grace: Duration,
 }
 
 impl ControllerContext<'_> {
@@ -40,9 +43,10 @@ impl ControllerContext<'_> {
         let is_enabled = |name: &str| wanted.has(name) && self.serves_kinds_of(name);
         if is_enabled("namespace-controller") {
             let (api, kinds) = (self.api.clone(), self.core(&["Namespace"]));
+            let grace = self.namespace_grace;
             self.tasks.restarting("namespace-controller", move || {
                 let events = CacheInformer::start(&kinds, |event| !event.deleted);
-                NamespaceController { api: api.clone() }.run(events)
+                NamespaceController::new(api.clone(), grace).run(events)
             });
         }
         self.start_service_accounts(&is_enabled)?;
@@ -90,7 +94,7 @@ impl ControllerContext<'_> {
                         && (event.deleted || event.changes_quota() || event.frees_quota())
                 });
                 let events = events.with_custom_kinds(CustomKinds::new(custom.clone()));
-                ResourceQuotaController { api: api.clone(), usage: usage.clone() }.run(events)
+                ResourceQuotaController::new(api.clone(), usage.clone()).run(events)
             });
         }
         self.start_volumes(&is_enabled);
@@ -101,7 +105,10 @@ impl ControllerContext<'_> {
                 let events = CacheInformer::start(&kinds, |event| {
                     event.deleted || event.has_owner_or_is_deleting()
                 });
-                let events = events.with_custom_kinds(CustomKinds::new(custom.clone()));
+                let remote = RemoteReflectors { client: api.remote.clone() };
+                let events = events
+                    .with_custom_kinds(CustomKinds::new(custom.clone()))
+                    .with_remote_kinds(remote);
                 GarbageCollector { api: api.clone() }.run(events)
             });
         }
@@ -142,8 +149,12 @@ impl ControllerContext<'_> {
         &self,
         is_enabled: &dyn Fn(&str) -> bool,
     ) -> Result<(), std::io::Error> {
-        let ca = std::fs::read_to_string(&self.pki.ca_cert)?;
-        if is_enabled("serviceaccount-token-controller") {
+        let ca = self.pki.ca_cert.read_text()?;
+        if is_enabled("serviceaccount-token-controller") && self.tokens.external_keys().is_some() {
+            tracing::info!(
+                "serviceaccount-token-controller does not run: the private key is the external signer's"
+            );
+        } else if is_enabled("serviceaccount-token-controller") {
             let (api, tokens, ca) = (self.api.clone(), self.tokens.clone(), ca.clone());
             let kinds = self.core(&["Secret", "ServiceAccount"]);
             self.tasks.restarting("serviceaccount-token-controller", move || {

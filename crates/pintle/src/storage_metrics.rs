@@ -1,5 +1,7 @@
 //! Storage and watch metrics by resource, read from the watch caches at each scrape.
 
+mod reads;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +26,14 @@ pub(crate) fn register(
 ) {
     let is_exposed = |family: &&Family| options.count_metric || !COUNTS.contains(&family.name);
     let families: Vec<&Family> = FAMILIES.iter().filter(is_exposed).collect();
-    let descs = families.iter().map(|family| family.desc()).collect();
+    let mut descs: Vec<Desc> =
+        families.iter().map(|family| desc(family.name, family.help, family.labels)).collect();
+    descs.extend(reads::FAMILIES.iter().map(|family| {
+        let labels: Vec<&str> = family.labels.iter().chain(family.split).copied().collect();
+        desc(family.name, family.help, &labels)
+    }));
     let extensions = extensions.clone();
-    let collector = Resourceful { kinds: kinds.to_vec(), extensions, families, descs };
+    let collector = ResourceCollector { kinds: kinds.to_vec(), extensions, families, descs };
     registry.register(Box::new(collector)).expect("registered once");
 }
 
@@ -73,6 +80,8 @@ enum Value {
     Counter(u64),
     /// Cumulative counts by [`WATCH_EVENT_SIZES`], and the sum.
     Sizes([u64; WATCH_EVENT_SIZES.len() + 1], u64),
+    /// Bounds, cumulative counts by bound and of all, and the sum.
+    Seconds(&'static [f64], Vec<u64>, f64),
 }
 
 const BY_RESOURCE: &[&str] = &["group", "resource"];
@@ -187,26 +196,34 @@ fn cache(kind: &Kind) -> Option<&store::Cache> {
     Some(&kind.storage.as_ref()?.cache)
 }
 
-struct Resourceful {
+struct ResourceCollector {
     kinds: Vec<Arc<Kind>>,
     extensions: Arc<Resources>,
     families: Vec<&'static Family>,
     descs: Vec<Desc>,
 }
 
-impl Family {
-    fn desc(&self) -> Desc {
-        let labels = self.labels.iter().map(|&label| label.to_owned()).collect();
-        Desc::new(self.name.to_owned(), self.help.to_owned(), labels, HashMap::new())
-            .expect("valid names")
-    }
+fn desc(name: &str, help: &str, labels: &[&str]) -> Desc {
+    let labels = labels.iter().map(|&label| label.to_owned()).collect();
+    Desc::new(name.to_owned(), help.to_owned(), labels, HashMap::new()).expect("valid names")
+}
 
+fn family(name: &str, help: &str, ty: MetricType, metrics: Vec<Metric>) -> MetricFamily {
+    let mut family = MetricFamily::default();
+    family.set_name(name.to_owned());
+    family.set_help(help.to_owned());
+    family.set_field_type(ty);
+    family.set_metric(metrics);
+    family
+}
+
+impl Family {
     fn collect(&self, kinds: &[Arc<Kind>]) -> MetricFamily {
         let mut metrics: Vec<Metric> = Vec::new();
         let mut seen = std::collections::HashSet::new();
         let mut field_type = MetricType::GAUGE;
         for kind in kinds {
-            let labels = labels(self, kind);
+            let labels = labels(self.labels, kind);
             // Versions of a resource are counted once, unless the metric has a version label.
             if !seen.insert(labels.clone()) {
                 continue;
@@ -216,16 +233,11 @@ impl Family {
             field_type = ty;
             metrics.push(metric);
         }
-        let mut family = MetricFamily::default();
-        family.set_name(self.name.to_owned());
-        family.set_help(self.help.to_owned());
-        family.set_field_type(field_type);
-        family.set_metric(metrics);
-        family
+        family(self.name, self.help, field_type, metrics)
     }
 }
 
-impl Collector for Resourceful {
+impl Collector for ResourceCollector {
     fn desc(&self) -> Vec<&Desc> {
         self.descs.iter().collect()
     }
@@ -235,13 +247,14 @@ impl Collector for Resourceful {
         let custom = custom.iter().filter(|kind| kind.is_custom()).cloned();
         let kinds: Vec<_> = self.kinds.iter().cloned().chain(custom).collect();
         let families = self.families.iter().map(|family| family.collect(&kinds));
+        let families = families.chain(reads::FAMILIES.iter().map(|family| family.collect(&kinds)));
         families.filter(|family| !family.get_metric().is_empty()).collect()
     }
 }
 
-fn labels(family: &Family, kind: &Kind) -> Vec<(&'static str, String)> {
+fn labels(names: &'static [&'static str], kind: &Kind) -> Vec<(&'static str, String)> {
     let (gvk, plural) = (kind.gvk(), kind.facts.plural.as_str());
-    let alone = !family.labels.contains(&"group") && !gvk.group.is_empty();
+    let alone = !names.contains(&"group") && !gvk.group.is_empty();
     let value = |label: &str| match label {
         "group" => gvk.group.to_string(),
         "version" => gvk.version.to_string(),
@@ -252,7 +265,7 @@ fn labels(family: &Family, kind: &Kind) -> Vec<(&'static str, String)> {
         _ if alone => format!("{plural}.{}", gvk.group),
         _ => plural.to_owned(),
     };
-    family.labels.iter().map(|&label| (label, value(label))).collect()
+    names.iter().map(|&label| (label, value(label))).collect()
 }
 
 fn metric(labels: Vec<(&'static str, String)>, value: &Value) -> (Metric, MetricType) {
@@ -288,6 +301,20 @@ fn metric(labels: Vec<(&'static str, String)>, value: &Value) -> (Metric, Metric
             histogram.set_bucket(WATCH_EVENT_SIZES.iter().zip(counts).map(bucket).collect());
             histogram.set_sample_count(counts[WATCH_EVENT_SIZES.len()]);
             histogram.set_sample_sum(*sum as f64);
+            metric.set_histogram(histogram);
+            MetricType::HISTOGRAM
+        }
+        Value::Seconds(bounds, counts, sum) => {
+            let bucket = |(&bound, &count): (&f64, &u64)| {
+                let mut bucket = Bucket::default();
+                bucket.set_upper_bound(bound);
+                bucket.set_cumulative_count(count);
+                bucket
+            };
+            let mut histogram = Histogram::default();
+            histogram.set_bucket(bounds.iter().zip(counts).map(bucket).collect());
+            histogram.set_sample_count(counts.last().copied().unwrap_or_default());
+            histogram.set_sample_sum(*sum);
             metric.set_histogram(histogram);
             MetricType::HISTOGRAM
         }

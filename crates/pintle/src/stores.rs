@@ -1,4 +1,4 @@
-//! The storage backends: the embedded store, or one or several etcd clusters.
+//! The storage backends: the embedded store, on disk or in memory, or one or several etcd clusters.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -27,13 +27,18 @@ enum StoreType {
 }
 
 impl Stores {
-    pub(crate) fn open(options: &Options) -> Result<Self, String> {
+    /// `dialer` is the way to etcd, where an egress selector names one.
+    pub(crate) fn open(options: &Options, dialer: Option<grpc::Dialer>) -> Result<Self, String> {
         let Some(wanted) = &options.etcd else {
-            let store = EmbeddedOptions {
-                dir: options.data_dir.join("store"),
-                compact_every: options.compaction_interval,
+            let compact_every = options.compaction_interval;
+            let store = match options.data_dir.as_ref().filter(|_| !options.in_memory) {
+                None => Embedded::in_memory(compact_every),
+                Some(dir) => {
+                    let dir = dir.join("store");
+                    Embedded::open(&EmbeddedOptions { dir, compact_every })
+                }
             };
-            let store = Embedded::open(&store).map_err(|error| error.to_string())?;
+            let store = store.map_err(|error| error.to_string())?;
             return Ok(Self { store_type: StoreType::Embedded(Arc::new(store)) });
         };
         let open = |servers: &[String]| {
@@ -42,6 +47,7 @@ impl Stores {
                 tls: wanted.tls.clone(),
                 compact_every: options.compaction_interval,
                 lease_reuse_seconds: wanted.lease_reuse_seconds,
+                dialer: dialer.clone(),
             })
             .map(Arc::new)
         };

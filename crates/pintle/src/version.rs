@@ -8,6 +8,8 @@ pub(crate) const GIT_VERSION: &str = "v1.36.4+pintle";
 const MAJOR: &str = "1";
 const MINOR: &str = "36";
 pub(crate) const MINOR_NUMBER: u32 = 36;
+/// The oldest minor version that can be emulated: kube-apiserver's range is three back.
+pub(crate) const FLOOR: u32 = MINOR_NUMBER - 3;
 /// `minCompatibilityVersion`: one minor version older.
 const MIN_COMPATIBILITY_MINOR: &str = "35";
 

@@ -42,9 +42,11 @@ fn mistakes_go_to_standard_error_with_exit_code_1() {
              Error: --secure-port 70000 must be between 0 and 65535, inclusive. 0 picks a free port\n",
         ),
         (
-            &["--peer-ca-file=x"],
-            "Error: --peer-ca-file is not available in Pintle yet, and security or data may depend \
-             on it: leave it at its default\n",
+            &[
+                "--enable-garbage-collector=false",
+                "--standalone-controllers=garbage-collector-controller",
+            ],
+            "Error: --standalone-controllers: garbage-collector-controller needs --enable-garbage-collector\n",
         ),
     ];
     for (args, expected) in cases {

@@ -1,12 +1,15 @@
-//! Who may come in, what they may do, and which APIs there are.
+//! Flags of authentication, authorization and served APIs.
 
 use super::FlagKind::{Bool, Configuration, Duration, Int, Pair, Text, TextArray, Texts};
-use super::{Flag, done, harmless, refused};
+use super::{Flag, done, harmless};
 
 pub(super) const FEATURES: &[Flag] = &[
-    harmless("contention-profiling", Bool, "false").help("Profile lock contention as well."),
-    harmless("debug-socket-path", Text, "")
-        .help("Unix socket with unprotected profiling endpoints."),
+    harmless("contention-profiling", Bool, "false")
+        .help("Profile lock contention as well, which is a part of Go's runtime."),
+    done("debug-socket-path", Text, "").help(
+        "Unix socket with the endpoints of --profiling, for the server's own user and without \
+         authentication.",
+    ),
     done("enable-priority-and-fairness", Bool, "true").help(
         "Queue requests by priority levels and flows. Without it, requests above the limits get a \
          429 at once.",
@@ -109,13 +112,13 @@ pub(super) const API_ENABLEMENT: &[Flag] = &[done("runtime-config", Configuratio
 )];
 
 pub(super) const EGRESS_SELECTOR: &[Flag] = &[done("egress-selector-config-file", Text, "").help(
-    "EgressSelectorConfiguration: a proxy for connections to nodes, pods and Services. Proxies for \
-     etcd and the control plane are refused.",
+    "EgressSelectorConfiguration: proxies for connections to the cluster (nodes, pods, Services), to \
+     the control plane (webhooks, issuers that ask for it) and to etcd.",
 )];
 
 pub(super) const ADMISSION: &[Flag] = &[
-    refused("admission-control", Texts, "")
-        .help("Admission plugins in order, instead of the default set.")
+    done("admission-control", Texts, "")
+        .help("Admission plugins instead of the default set. Their order here does not matter.")
         .deprecated(
             "Use --enable-admission-plugins or --disable-admission-plugins instead. Will be \
              removed in a future version.",

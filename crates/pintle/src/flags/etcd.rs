@@ -1,7 +1,7 @@
 //! Storage. Without `--etcd-servers` everything lives in the embedded store under `--data-dir`.
 
 use super::FlagKind::{Bool, Duration, Int, Text, Texts};
-use super::{Flag, done, refused};
+use super::{Flag, done};
 
 pub(super) const FLAGS: &[Flag] = &[
     done("default-watch-cache-size", Int, "100")
@@ -13,8 +13,10 @@ pub(super) const FLAGS: &[Flag] = &[
         .hidden(),
     done("delete-collection-workers", Int, "1")
         .help("Objects deleted at the same time by one request to delete a collection."),
-    refused("enable-garbage-collector", Bool, "true")
-        .help("Delete objects whose owners are gone, and honour the finalizers that control it."),
+    done("enable-garbage-collector", Bool, "true").help(
+        "A deletion leaves dependents to the garbage collector, as its propagation policy says. \
+         false: the policy has no effect, and the garbage collector of --standalone-controllers is off.",
+    ),
     done("encryption-provider-config", Text, "")
         .help("EncryptionConfiguration: which resources are encrypted at rest, and how."),
     done("encryption-provider-config-automatic-reload", Bool, "false")
@@ -41,7 +43,11 @@ pub(super) const FLAGS: &[Flag] = &[
         .help("Other etcd servers for single resources, as group/resource#url;url."),
     done("lease-reuse-duration-seconds", Int, "60")
         .help("Seconds for which objects that expire share one etcd lease."),
-    done("storage-backend", Text, "").help("Kind of the storage behind --etcd-servers: etcd3."),
+    done("storage-backend", Text, "").help(
+        "Where objects are kept: etcd3 (the default with --etcd-servers, and all that kube-apiserver \
+         takes), embedded (the default without: a store under --data-dir), or memory (they end with \
+         the process, and no file is written).",
+    ),
     done("storage-media-type", Text, "application/vnd.kubernetes.protobuf").help(
         "Encoding of stored objects: application/json, application/yaml or \
          application/vnd.kubernetes.protobuf.",

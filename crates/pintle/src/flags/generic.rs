@@ -14,10 +14,11 @@ pub(super) const FLAGS: &[Flag] = &[
     ),
     done("data-dir", Text, "./pintle-data").help(
         "Directory of the embedded store, the generated keys and certificates, and \
-         admin.kubeconfig. (Pintle's own flag.)",
+         admin.kubeconfig. Unset with --etcd-servers or --storage-backend=memory: none, and what is \
+         generated stays in memory. (Pintle's own flag.)",
     ),
     done("emulated-version", Texts, "")
-        .help("Minor version to behave as; Pintle has kube=1.36 only, and refuses others."),
+        .help("Minor version to behave as, kube=1.33 to kube=1.36: its APIs and feature gates."),
     done("emulation-forward-compatible", Bool, "false")
         .help("Under --emulated-version, serve newer versions of the enabled APIs as well."),
     done("external-hostname", Text, "").help("Host name used in URLs that the server generates."),

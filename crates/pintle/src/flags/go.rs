@@ -21,7 +21,7 @@ pub(super) fn parse_int(text: &str, bits: u32) -> Result<i64, String> {
     };
     let limit = 1u64 << (bits - 1);
     match magnitude(digits) {
-        Err(Flaw::Syntax) => Err(syntax_error("ParseInt", text)),
+        Err(NumberError::Syntax) => Err(syntax_error("ParseInt", text)),
         Ok(n) if negative && n <= limit => Ok(0i64.wrapping_sub_unsigned(n)),
         Ok(n) if !negative && n < limit => Ok(n as i64),
         _ => Err(range_error("ParseInt", text)),
@@ -31,8 +31,8 @@ pub(super) fn parse_int(text: &str, bits: u32) -> Result<i64, String> {
 /// `strconv.ParseUint(text, 0, 64)`.
 pub(super) fn parse_uint(text: &str) -> Result<u64, String> {
     magnitude(text).map_err(|flaw| match flaw {
-        Flaw::Syntax => syntax_error("ParseUint", text),
-        Flaw::Range => range_error("ParseUint", text),
+        NumberError::Syntax => syntax_error("ParseUint", text),
+        NumberError::Range => range_error("ParseUint", text),
     })
 }
 
@@ -40,7 +40,7 @@ pub(super) fn parse_uint(text: &str) -> Result<u64, String> {
 pub(super) fn parse_level(text: &str) -> Result<u32, String> {
     match digits(text, 10) {
         Ok(n) if i32::try_from(n).is_ok() => Ok(n as u32),
-        Err(Flaw::Syntax) => Err(syntax_error("ParseUint", text)),
+        Err(NumberError::Syntax) => Err(syntax_error("ParseUint", text)),
         _ => Err(range_error("ParseUint", text)),
     }
 }
@@ -52,7 +52,7 @@ pub(super) fn parse_decimal(text: &str) -> Result<i64, String> {
         Ok(n) if i64::try_from(n).is_ok() => {
             Ok(if text.starts_with('-') { -(n as i64) } else { n as i64 })
         }
-        Err(Flaw::Syntax) => Err(syntax_error("Atoi", text)),
+        Err(NumberError::Syntax) => Err(syntax_error("Atoi", text)),
         _ => Err(range_error("Atoi", text)),
     }
 }
@@ -62,13 +62,13 @@ pub(super) fn parse_float(text: &str) -> Result<f64, String> {
     text.parse().map_err(|_| syntax_error("ParseFloat", text))
 }
 
-enum Flaw {
+enum NumberError {
     Syntax,
     Range,
 }
 
 /// An unsigned number in any of Go's bases; `_` is allowed between digits.
-fn magnitude(text: &str) -> Result<u64, Flaw> {
+fn magnitude(text: &str) -> Result<u64, NumberError> {
     let lower = text.to_ascii_lowercase();
     // A prefix must be followed by a digit.
     let prefixed = |prefix| lower.strip_prefix(prefix).filter(|rest| !rest.is_empty());
@@ -86,14 +86,14 @@ fn magnitude(text: &str) -> Result<u64, Flaw> {
     // After a prefix `_` is allowed before the first digit (`0x_ff`).
     let misplaced =
         (base == 10 && rest.starts_with('_')) || rest.ends_with('_') || rest.contains("__");
-    if misplaced { Err(Flaw::Syntax) } else { digits(&rest.replace('_', ""), base) }
+    if misplaced { Err(NumberError::Syntax) } else { digits(&rest.replace('_', ""), base) }
 }
 
-fn digits(text: &str, base: u32) -> Result<u64, Flaw> {
+fn digits(text: &str, base: u32) -> Result<u64, NumberError> {
     if text.is_empty() || !text.chars().all(|c| c.is_digit(base)) {
-        return Err(Flaw::Syntax);
+        return Err(NumberError::Syntax);
     }
-    u64::from_str_radix(text, base).map_err(|_| Flaw::Range)
+    u64::from_str_radix(text, base).map_err(|_| NumberError::Range)
 }
 
 fn syntax_error(function: &str, text: &str) -> String {

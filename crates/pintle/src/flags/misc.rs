@@ -1,7 +1,7 @@
 //! The sections "Misc" and "Global".
 
 use super::FlagKind::{Bool, Duration, Int, PortRange, Text, Texts, Uint, Version};
-use super::{Flag, done, harmless, refused};
+use super::{Flag, done};
 
 pub(super) const FLAGS: &[Flag] = &[
     done("aggregator-reject-forwarding-redirect", Bool, "true")
@@ -11,11 +11,11 @@ pub(super) const FLAGS: &[Flag] = &[
         .help("Number of API servers in the cluster; with several, CRDs are established after a delay.")
         .deprecated("apiserver-count is deprecated and will be removed in a future version.")
         .hidden(),
-    harmless("coordinated-leadership-lease-duration", Duration, "15s")
+    done("coordinated-leadership-lease-duration", Duration, "15s")
         .help("Coordinated leader election: how long a lease lasts."),
-    harmless("coordinated-leadership-renew-deadline", Duration, "10s")
+    done("coordinated-leadership-renew-deadline", Duration, "10s")
         .help("Coordinated leader election: how long renewing may take."),
-    harmless("coordinated-leadership-retry-period", Duration, "2s")
+    done("coordinated-leadership-retry-period", Duration, "2s")
         .help("Coordinated leader election: wait between attempts."),
     done("enable-aggregator-routing", Bool, "false")
         .help("Call aggregated servers at their endpoints instead of their cluster address."),
@@ -42,8 +42,8 @@ pub(super) const FLAGS: &[Flag] = &[
         "Hostname,InternalDNS,InternalIP,ExternalDNS,ExternalIP",
     )
     .help("Which address of a node is used: the first type that it has."),
-    harmless("kubelet-read-only-port", Uint, "10255")
-        .help("Read-only port of the kubelets.")
+    done("kubelet-read-only-port", Uint, "10255")
+        .help("Read-only port of the kubelets; kube-apiserver does not use it either.")
         .deprecated("kubelet-read-only-port is deprecated and will be removed.")
         .hidden(),
     done("kubelet-timeout", Duration, "5s").help("Longest time to connect to a kubelet or a pod."),
@@ -57,14 +57,19 @@ pub(super) const FLAGS: &[Flag] = &[
         .help("Address under which other API servers reach this one."),
     done("peer-advertise-port", Text, "")
         .help("Port under which other API servers reach this one."),
-    refused("peer-ca-file", Text, "").help("Authority of the other API servers' certificates."),
+    done("peer-ca-file", Text, "").help(
+        "CAs of the other API servers' certificates. If set, requests for resources that only another API \
+         server of the cluster has are sent on to it, with --proxy-client-cert-file.",
+    ),
     done("proxy-client-cert-file", Text, "").help(
         "Client certificate shown to aggregated servers. Unset, and without \
          --requestheader-client-ca-file: pki/front-proxy-client.crt in the data directory.",
     ),
     done("proxy-client-key-file", Text, "").help("Private key of --proxy-client-cert-file."),
-    refused("service-account-signing-endpoint", Text, "")
-        .help("Unix socket of a program that signs service account tokens."),
+    done("service-account-signing-endpoint", Text, "").help(
+        "Unix socket, or @name of an abstract one, of a program that signs service account tokens, \
+         instead of --service-account-signing-key-file and --service-account-key-file.",
+    ),
     done("service-account-signing-key-file", Text, "").help(
         "Private key that signs service account tokens: RSA, or ECDSA on P-256, P-384 or P-521. Unset: \
          pki/sa.key in the data directory.",

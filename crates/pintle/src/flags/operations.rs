@@ -1,7 +1,7 @@
 //! Observability: metrics, logs, traces.
 
 use super::FlagKind::{Bool, Duration, Level, Quantity, Text, TextMap, Texts, VModule};
-use super::{Flag, done, harmless};
+use super::{Flag, done};
 
 pub(super) const METRICS: &[Flag] = &[
     done("allow-metric-labels", TextMap, "").help(
@@ -17,16 +17,19 @@ pub(super) const METRICS: &[Flag] = &[
 ];
 
 pub(super) const LOGS: &[Flag] = &[
-    harmless("log-flush-frequency", Duration, "5s")
-        .help("How often buffered log lines are written; Pintle writes each at once."),
-    harmless("log-json-info-buffer-size", Quantity, "0")
-        .help("Buffer of the split JSON stream, in bytes."),
-    harmless("log-json-split-stream", Bool, "false")
+    done("log-flush-frequency", Duration, "5s").help(
+        "How often buffered log lines are written; without a buffer each is written at once.",
+    ),
+    done("log-json-info-buffer-size", Quantity, "0").help(
+        "Buffer of what is no error with --log-json-split-stream, in bytes (at most 64Mi). Needs \
+         feature gate LoggingAlphaOptions, as the others.",
+    ),
+    done("log-json-split-stream", Bool, "false")
         .help("JSON: errors to standard error, the rest to standard output."),
-    harmless("log-text-info-buffer-size", Quantity, "0")
-        .help("Buffer of the split text stream, in bytes."),
-    harmless("log-text-split-stream", Bool, "false")
-        .help("Text: errors to standard error, the rest to standard output."),
+    done("log-text-info-buffer-size", Quantity, "0")
+        .help("Buffer of what is no error with --log-text-split-stream, in bytes (at most 64Mi)."),
+    done("log-text-split-stream", Bool, "false")
+        .help("Text: errors and warnings to standard error, the rest to standard output."),
     done("logging-format", Text, "text").help("text or json."),
     done("v", Level, "0").short('v').help(
         "Log verbosity: 0 is quiet, 2 usual, 3 logs requests, 4 debugging, 5 and more tracing; \

@@ -133,6 +133,19 @@ impl Parsed {
         Ok(())
     }
 
+    /// As if the flag had not been given.
+    pub(crate) fn forget(&mut self, name: &str) {
+        self.values.remove(name);
+    }
+
+    /// The value of a flag unless the command line has another one.
+    pub(crate) fn set_default(&mut self, name: &str, text: &str) -> Result<(), FlagError> {
+        if self.is_set(name) {
+            return Ok(());
+        }
+        self.set(find(name).expect("only flags of the table are set"), text)
+    }
+
     /// The value of a flag, given or by default.
     pub(crate) fn value(&self, name: &str) -> Value {
         self.values.get(name).cloned().unwrap_or_else(|| {

@@ -5,13 +5,13 @@ use super::{Flag, done};
 
 pub(super) const FLAGS: &[Flag] = &[
     done("bind-address", Ip, "127.0.0.1").help(
-        "Address to listen on; 0.0.0.0 or :: is every address. (kube-apiserver listens on all \
-         addresses by default, Pintle only on this machine.)",
+        "Address to listen on; 0.0.0.0 or :: is every address. Unset: every address with \
+         --etcd-servers or --tls-cert-file, as kube-apiserver, and otherwise this machine only.",
     ),
     done("cert-dir", Text, "").help(
         "Directory of the serving certificate apiserver.crt and its key apiserver.key, unless \
          --tls-cert-file is given. They are generated unless they are there. Unset: pki under \
-         --data-dir.",
+         --data-dir, or in memory if there is none.",
     ),
     done("disable-http2-serving", Bool, "false").help("Serve HTTP/1.1 only."),
     done("http2-max-streams-per-connection", Int, "0")
@@ -25,7 +25,7 @@ pub(super) const FLAGS: &[Flag] = &[
          0).",
     ),
     done("tls-cert-file", Text, "").help(
-        "Serving certificate, followed by its intermediates. Unset: one is generated into \
+        "Serving certificate, followed by its intermediates. Unset: one is generated, see \
          --cert-dir.",
     ),
     done("tls-cipher-suites", Texts, "").help(

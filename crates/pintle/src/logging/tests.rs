@@ -1,4 +1,5 @@
-use std::io;
+use std::io::{self, Write};
+use std::sync::Mutex;
 
 use tracing::{debug, error, info, trace, warn};
 
@@ -7,7 +8,8 @@ use super::*;
 /// What `body` logs under the given settings, at one second and a half after the epoch.
 fn logged(settings: &Settings, body: impl FnOnce(&Verbosity)) -> String {
     let out = Shared::default();
-    let mut logger = Logger::new(settings, Box::new(out.clone()));
+    let output = Output::single(Box::new(out.clone()));
+    let mut logger = Logger::new(settings, Arc::new(output));
     logger.time_zone = TimeZone::UTC;
     logger.process = 42;
     logger.now = || Timestamp::from_microsecond(1_500_007).expect("within the range of time");
@@ -36,7 +38,8 @@ impl Write for Shared {
 }
 
 fn settings(format: Format, verbosity: u32) -> Settings {
-    Settings { format, verbosity, vmodule: Vec::new() }
+    let (vmodule, flush_interval) = (Vec::new(), Duration::from_secs(5));
+    Settings { format, verbosity, vmodule, split: None, flush_interval }
 }
 
 #[test]
@@ -129,7 +132,7 @@ fn every_crate_of_the_workspace_is_known() {
     let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a directory");
     let entries = std::fs::read_dir(crates).expect("the crates");
     let mut names: Vec<String> = entries
-        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().replace('-', "_"))
         .collect();
     names.sort();
     assert_eq!(names, OWN_CRATES);
@@ -151,5 +154,44 @@ fn libraries_are_silent_and_requests_logged_by_verbosity() {
     for (verbosity, expected) in cases {
         let lines = logged(&settings(Format::Text, verbosity), |_| library_events());
         assert_eq!(messages(&lines), expected, "--v={verbosity}");
+    }
+}
+
+/// Errors are on one stream, the rest on the other; what is buffered is there after a flush.
+#[test]
+fn streams_are_split_by_severity() {
+    let text = |shared: &Shared| {
+        String::from_utf8(shared.0.lock().expect("no panic").clone()).expect("UTF-8")
+    };
+    for (format, buffer, on_errors) in
+        [(Format::Text, 0, "E W"), (Format::Json, 0, "E"), (Format::Text, 1 << 20, "E W")]
+    {
+        let (info, errors) = (Shared::default(), Shared::default());
+        let output = Output::split(Box::new(info.clone()), Box::new(errors.clone()), buffer);
+        let output = Arc::new(output);
+        let logger = Logger::new(&settings(format, 0), output.clone());
+        tracing::subscriber::with_default(logger, || {
+            error!("E");
+            warn!("W");
+            info!("I");
+        });
+        assert_eq!(text(&info).is_empty(), buffer > 0, "{}", text(&info));
+        output.flush();
+        let lines = |shared: &Shared, message: &str| {
+            let text = text(shared);
+            text.contains(&format!("] {message:?}"))
+                || text.contains(&format!("\"msg\":{message:?}"))
+                || text.contains(&format!("] {message}"))
+        };
+        for message in ["E", "W", "I"] {
+            let expected = on_errors.contains(message);
+            assert_eq!(
+                lines(&errors, message),
+                expected,
+                "{format:?} {message}: {}",
+                text(&errors)
+            );
+            assert_eq!(lines(&info, message), !expected, "{format:?} {message}: {}", text(&info));
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Who may come in and do what, from command lines.
+//! Flags of authentication and authorization.
 
 use super::{tests::read, *};
 
@@ -161,6 +161,16 @@ fn admission_plugins_are_kube_apiservers_default_set() {
         "{names:?}"
     );
     assert_eq!(names.last(), Some(&"AlwaysDeny"));
+}
+
+/// The deprecated flag names all plugins that are on.
+#[test]
+fn admission_control_replaces_the_default_set() {
+    let options = read(&["--admission-control=AlwaysPullImages,LimitRanger"]).unwrap();
+    let cases = [("LimitRanger", true), ("AlwaysPullImages", true), ("PodSecurity", false)];
+    for (plugin, on) in cases {
+        assert_eq!(options.admission_plugins.is_on(plugin), on, "{plugin}");
+    }
 }
 
 #[test]

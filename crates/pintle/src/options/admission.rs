@@ -1,11 +1,15 @@
 //! The admission plugins that are on, and their configuration.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use admission::{
     Configurations, Plugin,
     order::{self, KnownPlugin, PLUGINS, Settings},
     quota::{Evaluators, QuotaAccessor},
+    static_manifests::{self, ManifestPlugin},
     webhook::AuthInfos,
 };
 
@@ -52,6 +56,22 @@ impl AdmissionPlugins {
             |given| AuthInfos::of_configuration(&given.value).map_err(|why| given.wrong(&why)),
         )
     }
+
+    /// The directories of configurations in files, of the plugins that are on.
+    pub(crate) fn manifest_directories(
+        &self,
+        feature: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<(ManifestPlugin, PathBuf)>, String> {
+        let gate_is_on = feature(static_manifests::FEATURE_GATE);
+        let mut directories = Vec::new();
+        let on = ManifestPlugin::ALL.into_iter().filter(|plugin| self.on.contains(&plugin.name()));
+        for plugin in on {
+            let Some(given) = self.configurations.of(plugin.name()) else { continue };
+            let directory = static_manifests::directory_of(plugin, given, gate_is_on)?;
+            directories.extend(directory.map(|directory| (plugin, directory)));
+        }
+        Ok(directories)
+    }
 }
 
 pub(super) fn plugins(
@@ -77,9 +97,26 @@ pub(super) fn plugins(
             "[{names}] in enable-admission-plugins and disable-admission-plugins overlapped"
         ));
     }
+    // Compat: the deprecated flag names all plugins that are on.
+    let only = parsed.is_changed("admission-control").then(|| parsed.texts("admission-control"));
+    if let Some(only) = &only {
+        if !enabled.is_empty() || !disabled.is_empty() {
+            errors.push(
+                "admission-control and enable-admission-plugins/disable-admission-plugins flags are \
+                 mutually exclusive"
+                    .to_owned(),
+            );
+        }
+        for name in only.iter().filter(|name| order::find(name).is_none()) {
+            errors.push(format!("admission-control plugin {} is unknown", quote(name)));
+        }
+    }
     let is_on = |known: &&KnownPlugin| {
         let named = |names: &[String]| names.iter().any(|name| name == known.name);
-        (known.on_by_default || named(&enabled)) && !named(&disabled)
+        match &only {
+            Some(only) => named(only),
+            None => (known.on_by_default || named(&enabled)) && !named(&disabled),
+        }
     };
     let on: Vec<&str> = PLUGINS.iter().filter(is_on).map(|known| known.name).collect();
     for name in on.iter().filter(|name| ["AlwaysAdmit", "AlwaysDeny"].contains(name)) {

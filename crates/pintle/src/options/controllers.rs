@@ -6,7 +6,7 @@ use crate::flags::{Parsed, quote};
 pub(crate) const CONTROLLERS: [&str; 14] = [
     "certificatesigningrequest-cleaner-controller",
     "clusterrole-aggregation-controller",
-    "garbage-collector-controller",
+    GARBAGE_COLLECTOR,
     "legacy-serviceaccount-token-cleaner-controller",
     "namespace-controller",
     "persistentvolume-protection-controller",
@@ -19,6 +19,8 @@ pub(crate) const CONTROLLERS: [&str; 14] = [
     "validatingadmissionpolicy-status-controller",
     "volumeattributesclass-protection-controller",
 ];
+
+const GARBAGE_COLLECTOR: &str = "garbage-collector-controller";
 
 /// The enabled controllers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +50,15 @@ impl StandaloneControllers {
             }
         }
         let is = |wanted: &str| named.iter().any(|name| name == wanted);
-        let on = |name: &&str| !is(&format!("-{name}")) && (is("*") || is(name));
+        let collects_garbage = parsed.bool("enable-garbage-collector");
+        if is(GARBAGE_COLLECTOR) && !collects_garbage {
+            errors.push(format!("--{FLAG}: {GARBAGE_COLLECTOR} needs --enable-garbage-collector"));
+        }
+        let on = |name: &&str| {
+            !is(&format!("-{name}"))
+                && (is("*") || is(name))
+                && (*name != GARBAGE_COLLECTOR || collects_garbage)
+        };
         Self(CONTROLLERS.into_iter().filter(on).collect())
     }
 }

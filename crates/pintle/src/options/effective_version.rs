@@ -1,43 +1,116 @@
 //! `--emulated-version` and `--min-compatibility-version`: which minor version the server behaves as, and
-//! with which ones it gets along. Pintle knows the behaviour of one version only.
+//! with which ones it gets along.
+//!
+//! Feature gates and the table of served APIs are those of the emulated version. What gates decide that have no
+//! effect in Pintle stays as in the newest version; a warning names them.
 
 use crate::{
+    feature_gates::FeatureGates,
     flags::Parsed,
-    version::{Info, MINOR_NUMBER},
+    version::{FLOOR, Info, MINOR_NUMBER},
 };
 
-/// kube-apiserver's range: three minor versions back.
-const FLOOR: u32 = MINOR_NUMBER - 3;
+/// The versions that the flags ask for, as minor versions of 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EffectiveVersion {
+    pub(crate) emulated: u32,
+    pub(crate) min_compatibility: u32,
+    /// Newer versions of what the emulated version serves are served as well.
+    pub(crate) forward_compatible: bool,
+    /// `--runtime-config` may enable what is newer than the emulated version.
+    pub(crate) runtime_config_forward_compatible: bool,
+}
 
-/// Sets the version fields by the flags.
-pub(super) fn apply(parsed: &Parsed, mut version: Info, errors: &mut Vec<String>) -> Info {
-    let emulated = minor(&parsed.texts("emulated-version"));
-    let emulated = emulated.unwrap_or_else(|error| {
-        errors.push(error);
-        None
-    });
-    let emulated = emulated.unwrap_or(MINOR_NUMBER);
-    if !(FLOOR..=MINOR_NUMBER).contains(&emulated) {
-        errors.push(format!(
-            "emulation version 1.{emulated} is not between [1.{FLOOR}, 1.{MINOR_NUMBER}]"
-        ));
-    } else if emulated != MINOR_NUMBER {
-        errors.push(format!(
-            "--emulated-version=1.{emulated} is not available in Pintle: it has the behaviour of \
-             1.{MINOR_NUMBER} only"
-        ));
-    }
-    match minor(&parsed.texts("min-compatibility-version")) {
-        Err(error) => errors.push(error),
-        Ok(None) => {}
-        Ok(Some(wanted)) if (FLOOR..=emulated).contains(&wanted) => {
-            version.min_compatibility_minor = MINORS[(wanted - FLOOR) as usize];
+impl Default for EffectiveVersion {
+    fn default() -> Self {
+        Self {
+            emulated: MINOR_NUMBER,
+            min_compatibility: STORED_FOR,
+            forward_compatible: false,
+            runtime_config_forward_compatible: false,
         }
-        Ok(Some(wanted)) => errors.push(format!(
-            "minCompatibilityVersion version 1.{wanted} is not between [1.{FLOOR}, 1.{emulated}]"
-        )),
     }
-    version
+}
+
+/// Objects are stored in versions that this minor version can read, whatever the flags say.
+const STORED_FOR: u32 = MINOR_NUMBER - 1;
+
+impl EffectiveVersion {
+    pub(super) fn from_flags(parsed: &Parsed, errors: &mut Vec<String>) -> Self {
+        let mut read = |flag: &str| {
+            minor(&parsed.texts(flag)).unwrap_or_else(|error| {
+                errors.push(error);
+                None
+            })
+        };
+        let emulated = read("emulated-version").unwrap_or(MINOR_NUMBER);
+        let min_compatibility = read("min-compatibility-version");
+        // Compat: one version older, if that is in the range.
+        let min_compatibility = min_compatibility.unwrap_or(emulated.saturating_sub(1).max(FLOOR));
+        if !(FLOOR..=MINOR_NUMBER).contains(&emulated) {
+            errors.push(format!(
+                "emulation version 1.{emulated} is not between [1.{FLOOR}, 1.{MINOR_NUMBER}]"
+            ));
+        }
+        if !(FLOOR..=emulated).contains(&min_compatibility) {
+            errors.push(format!(
+                "minCompatibilityVersion version 1.{min_compatibility} is not between [1.{FLOOR}, \
+                 1.{emulated}]"
+            ));
+        }
+        let version = Self {
+            emulated,
+            min_compatibility,
+            forward_compatible: parsed.bool("emulation-forward-compatible"),
+            runtime_config_forward_compatible: parsed
+                .bool("runtime-config-emulation-forward-compatible"),
+        };
+        for (set, name) in [
+            (version.forward_compatible, "EmulationForwardCompatible"),
+            (version.runtime_config_forward_compatible, "RuntimeConfigEmulationForwardCompatible"),
+        ] {
+            if set && emulated == MINOR_NUMBER {
+                errors.push(format!(
+                    "ServerRunOptions.{name} cannot be set to true if the emulation version is the \
+                     same as the binary version"
+                ));
+            }
+        }
+        version
+    }
+
+    /// The fields of `/version`.
+    pub(super) fn apply(self, mut version: Info) -> Info {
+        let text = |minor: u32| {
+            let at = minor.clamp(FLOOR, MINOR_NUMBER) - FLOOR;
+            MINORS[at as usize]
+        };
+        version.emulation_minor = text(self.emulated);
+        version.min_compatibility_minor = text(self.min_compatibility);
+        version
+    }
+
+    /// What is not as in the emulated version, one line each.
+    pub(super) fn warnings(self, gates: &FeatureGates) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let gates = gates.not_emulated();
+        if !gates.is_empty() {
+            warnings.push(format!(
+                "--emulated-version=1.{}: Pintle behaves as 1.{MINOR_NUMBER} in what these feature \
+                 gates decide: {}",
+                self.emulated,
+                gates.join(", ")
+            ));
+        }
+        if self.min_compatibility < STORED_FOR {
+            warnings.push(format!(
+                "--min-compatibility-version=1.{}: objects are stored in the versions of \
+                 1.{STORED_FOR}, of which an older server may not be able to read all",
+                self.min_compatibility
+            ));
+        }
+        warnings
+    }
 }
 
 /// From [`FLOOR`] on.

@@ -2,14 +2,14 @@
 
 use crate::flags::Parsed;
 
-/// Who keeps the endpoints of service default/kubernetes.
+/// How the endpoints of service default/kubernetes are maintained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReconcilerType {
     /// Each server renews a lease; the endpoints are all leases.
     Lease,
     /// Each server adds itself; there are as many endpoints as `--apiserver-count` says.
     MasterCount(usize),
-    /// Somebody else.
+    /// This server does not write them.
     None,
 }
 

@@ -115,14 +115,7 @@ pub(crate) fn prefix(parsed: &Parsed) -> String {
 
 /// Adds errors, with kube-apiserver's messages where it has the same rule.
 pub(super) fn validate(parsed: &Parsed, errors: &mut Vec<String>) {
-    let backend = parsed.text("storage-backend");
-    if !matches!(backend.as_str(), "" | "etcd3") {
-        errors.push(
-            "--storage-backend invalid, allowed values: etcd3. If not specified, it will default \
-             to 'etcd3'"
-                .to_owned(),
-        );
-    }
+    storage_backend(parsed, errors);
     let (servers, overrides) =
         (parsed.texts("etcd-servers"), parsed.texts("etcd-servers-overrides"));
     if servers.is_empty() {
@@ -148,6 +141,30 @@ pub(super) fn validate(parsed: &Parsed, errors: &mut Vec<String>) {
     if parsed.int("lease-reuse-duration-seconds") < 0 {
         errors.push("--lease-reuse-duration-seconds can not be negative value".to_owned());
     }
+}
+
+/// `--storage-backend` names the store that `--etcd-servers`, or its absence, chooses anyway; only `memory`
+/// is a choice of its own.
+fn storage_backend(parsed: &Parsed, errors: &mut Vec<String>) {
+    let over_etcd = !parsed.texts("etcd-servers").is_empty();
+    match parsed.text("storage-backend").as_str() {
+        // Compat: kube-apiserver's message.
+        "etcd3" if !over_etcd => errors.push("--etcd-servers must be specified".to_owned()),
+        own @ ("embedded" | "memory") if over_etcd => {
+            errors.push(format!("--storage-backend={own} and --etcd-servers exclude each other"));
+        }
+        "" | "etcd3" | "embedded" | "memory" => {}
+        _ => errors.push(
+            "--storage-backend invalid, allowed values: etcd3, embedded, memory. If not specified, it \
+             will default to 'etcd3' with --etcd-servers, and to 'embedded' without"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Whether objects end with the process.
+pub(crate) fn in_memory(parsed: &Parsed) -> bool {
+    parsed.text("storage-backend") == "memory"
 }
 
 #[cfg(test)]

@@ -110,6 +110,8 @@ fn kubeadms_flags_start_the_server() {
     assert_eq!(front.headers.extra_prefixes, ["x-remote-extra-"]);
     assert_eq!(front.published.username_headers, ["X-Remote-User"]);
     assert!(options.authentication.bootstrap_tokens);
+    assert_eq!(options.bind_address.to_string(), "0.0.0.0");
+    assert_eq!(options.data_dir, None, "nothing is written");
     assert_eq!(options.warnings, Vec::<String>::new());
 }
 

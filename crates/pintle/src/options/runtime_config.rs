@@ -126,6 +126,15 @@ impl RuntimeConfig {
         by_resource().or_else(by_version).or_else(by_stage).unwrap_or(default)
     }
 
+    /// Whether a key of the flag enables exactly this resource, or its group-version.
+    pub(crate) fn enables(&self, group: &str, version: &str, resource: Option<&str>) -> bool {
+        let set = match resource {
+            Some(resource) => self.resources.get(&format!("{group}/{version}/{resource}")),
+            None => self.versions.get(&format!("{group}/{version}")),
+        };
+        set == Some(&true)
+    }
+
     /// The explicit setting of a group-version, by its key in the flag.
     pub(super) fn explicit_setting(&self, key: &str) -> Option<bool> {
         let stage = STAGES.iter().find(|(name, _)| *name == key).map(|(_, stage)| *stage);

@@ -17,6 +17,8 @@ pub(crate) struct ServiceAccountOptions {
     pub(crate) key_files: Vec<PathBuf>,
     /// None: the key that Pintle has generated.
     pub(crate) signing_key_file: Option<PathBuf>,
+    /// The socket of a program that signs instead.
+    pub(crate) signing_endpoint: Option<String>,
     pub(crate) lookup: bool,
     /// Zero: as requested.
     pub(crate) max_expiration: Duration,
@@ -66,19 +68,46 @@ impl ServiceAccountOptions {
                 "service-account-jwks-uri requires https scheme, parsed as: {jwks_uri}"
             ));
         }
+        let key_files: Vec<PathBuf> =
+            parsed.texts("service-account-key-file").into_iter().map(PathBuf::from).collect();
+        let signing_key_file = super::path(parsed, "service-account-signing-key-file");
+        let signing_endpoint = parsed.text("service-account-signing-endpoint");
+        let signing_endpoint = Some(signing_endpoint).filter(|endpoint| !endpoint.is_empty());
+        if let Some(endpoint) = &signing_endpoint {
+            if signing_key_file.is_some() || !key_files.is_empty() {
+                errors.push(
+                    "can't set `--service-account-signing-key-file` and/or \
+                     `--service-account-key-file` with `--service-account-signing-endpoint` (They \
+                     are mutually exclusive)"
+                        .to_owned(),
+                );
+            }
+            if !is_socket_name(endpoint) {
+                errors.push(format!(
+                    "invalid value {} passed for `--service-account-signing-endpoint`, when \
+                     prefixed with @ must be a valid abstract socket name",
+                    quote(endpoint)
+                ));
+            }
+        }
         Self {
             issuers,
             audiences,
-            key_files: parsed
-                .texts("service-account-key-file")
-                .into_iter()
-                .map(PathBuf::from)
-                .collect(),
-            signing_key_file: super::path(parsed, "service-account-signing-key-file"),
+            key_files,
+            signing_key_file,
+            signing_endpoint,
             lookup: parsed.bool("service-account-lookup"),
             max_expiration,
             extend_expiration: parsed.bool("service-account-extend-token-expiration"),
             jwks_uri,
         }
     }
+}
+
+/// Compat: what kube-apiserver takes for an abstract socket: letters, digits, `_` and `-`, in parts with
+/// dots between them.
+fn is_socket_name(endpoint: &str) -> bool {
+    let Some(name) = endpoint.strip_prefix('@') else { return true };
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    name.split('.').all(|part| !part.is_empty() && part.bytes().all(plain))
 }

@@ -23,7 +23,7 @@ pub(super) fn read(args: &[&str]) -> Result<Options, Vec<String>> {
 #[test]
 fn defaults_start_on_any_machine() {
     let options = read(&[]).unwrap();
-    assert_eq!(options.data_dir, PathBuf::from("./pintle-data"));
+    assert_eq!(options.data_dir, Some(PathBuf::from("./pintle-data")));
     assert_eq!(options.bind_address.to_string(), "127.0.0.1");
     assert_eq!(options.secure_port, 6443);
     assert_eq!(options.advertise_address.to_string(), "192.0.2.7");
@@ -39,6 +39,49 @@ fn defaults_start_on_any_machine() {
     let missing = "admission plugins that are on by default in kube-apiserver";
     let others = options.warnings.iter().filter(|text| !text.starts_with(missing));
     assert_eq!(others.collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+/// kubeadm gives no `--bind-address` and expects to reach the server from other machines.
+#[test]
+fn only_a_server_that_is_tried_out_is_for_this_machine_alone() {
+    let etcd = "--etcd-servers=http://127.0.0.1:2379";
+    let pair = ["--tls-cert-file=c", "--tls-private-key-file=k"];
+    let cases: [(&[&str], &str); 7] = [
+        (&[], "127.0.0.1"),
+        (&["--storage-backend=memory"], "127.0.0.1"),
+        (&["--cert-dir=/c", "--data-dir=/d"], "127.0.0.1"),
+        (&[etcd], "0.0.0.0"),
+        (&pair, "0.0.0.0"),
+        (&[etcd, "--bind-address=127.0.0.1"], "127.0.0.1"),
+        (&[etcd, "--bind-address=192.0.2.2"], "192.0.2.2"),
+    ];
+    for (args, expected) in cases {
+        let options = read(args).unwrap();
+        assert_eq!(options.bind_address.to_string(), expected, "{args:?}");
+        let shown = options.flag_values.iter().find(|(name, _)| *name == "bind-address");
+        assert_eq!(shown.expect("a flag").1, expected, "{args:?}");
+    }
+}
+
+#[test]
+fn only_the_embedded_store_writes_where_the_server_was_started() {
+    let etcd = "--etcd-servers=http://127.0.0.1:2379";
+    let lasting = "--service-account-signing-key-file=/sa.key";
+    let cases: [(&[&str], Option<&str>, usize); 7] = [
+        (&[], Some("./pintle-data"), 0),
+        (&["--storage-backend=embedded"], Some("./pintle-data"), 0),
+        (&["--storage-backend=memory"], None, 0),
+        (&["--storage-backend=memory", "--data-dir=/d"], Some("/d"), 0),
+        (&[etcd], None, 1),
+        (&[etcd, lasting], None, 0),
+        (&[etcd, "--data-dir=/d"], Some("/d"), 0),
+    ];
+    for (args, expected, warnings) in cases {
+        let options = read(args).unwrap();
+        assert_eq!(options.data_dir.as_deref(), expected.map(Path::new), "{args:?}");
+        let about_keys = options.warnings.iter().filter(|text| text.contains("signed with a key"));
+        assert_eq!(about_keys.count(), warnings, "{args:?}");
+    }
 }
 
 #[test]
@@ -99,17 +142,34 @@ fn flags_reach_their_options() {
 
 #[test]
 fn every_broken_rule_is_reported() {
-    let cases: [(&[&str], &[&str]); 21] = [
+    let cases: [(&[&str], &[&str]); 24] = [
+        (
+            &["--admission-control=PodSecurity,Nothing", "--enable-admission-plugins=AlwaysDeny"],
+            &[
+                "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive",
+                "admission-control plugin \"Nothing\" is unknown",
+            ],
+        ),
+        (
+            &["--service-account-signing-endpoint=/s", "--service-account-key-file=/k"],
+            &[
+                "can't set `--service-account-signing-key-file` and/or `--service-account-key-file` with `--service-account-signing-endpoint` (They are mutually exclusive)",
+            ],
+        ),
+        (
+            &["--service-account-signing-endpoint=@a..b"],
+            &[
+                "invalid value \"@a..b\" passed for `--service-account-signing-endpoint`, when prefixed with @ must be a valid abstract socket name",
+            ],
+        ),
         (
             &[
                 "--secure-port=70000",
                 "--goaway-chance=0.5",
                 "--min-request-timeout=-1",
-                "--peer-ca-file=e",
                 "--feature-gates=Foo=true",
             ],
             &[
-                "--peer-ca-file is not available in Pintle yet, and security or data may depend on it: leave it at its default",
                 "unrecognized feature gate: Foo",
                 "--min-request-timeout can not be negative value",
                 "--goaway-chance can not be less than 0 or greater than 0.02",
@@ -187,11 +247,14 @@ fn every_broken_rule_is_reported() {
         (
             &[
                 "--peer-advertise-port=x",
+                "--peer-ca-file=x",
                 "--feature-gates=UnknownVersionInteroperabilityProxy=false",
             ],
             &[
+                "--peer-ca-file requires UnknownVersionInteroperabilityProxy feature to be turned on",
                 "--peer-advertise-port requires UnknownVersionInteroperabilityProxy feature to be turned on",
                 "--peer-advertise-port \"x\" is not a port",
+                "error building peer proxy handler, proxy-cert-file not specified",
             ],
         ),
         (
@@ -266,7 +329,12 @@ fn etcd_flags_reach_their_options() {
 
 #[test]
 fn etcd_flags_that_make_no_sense_are_refused() {
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 8] = [
+        (&["--storage-backend=etcd3"], "--etcd-servers must be specified"),
+        (
+            &["--etcd-servers=http://e:1", "--storage-backend=memory"],
+            "--storage-backend=memory and --etcd-servers exclude each other",
+        ),
         (
             &["--etcd-servers-overrides=/events#http://e:1"],
             "--etcd-servers-overrides needs --etcd-servers",
@@ -277,7 +345,7 @@ fn etcd_flags_that_make_no_sense_are_refused() {
         ),
         (
             &["--etcd-servers=http://e:1", "--storage-backend=etcd2"],
-            "--storage-backend invalid, allowed values: etcd3. If not specified, it will default to 'etcd3'",
+            "--storage-backend invalid, allowed values: etcd3, embedded, memory. If not specified, it will default to 'etcd3' with --etcd-servers, and to 'embedded' without",
         ),
         (
             &["--etcd-servers=https://e:1"],

@@ -11,7 +11,6 @@ pub(super) fn validate(parsed: &Parsed, options: &Options, errors: &mut Vec<Stri
     logging(parsed, options, errors);
     ranges(parsed, errors);
     headers(parsed, errors);
-    emulation(parsed, errors);
     storage(parsed, errors);
     super::etcd::validate(parsed, errors);
     serving(parsed, errors);
@@ -52,7 +51,7 @@ fn needed_apis(options: &Options, errors: &mut Vec<String>) {
 
 fn peers(parsed: &Parsed, options: &Options, errors: &mut Vec<String>) {
     let enabled = options.feature_gates.enabled("UnknownVersionInteroperabilityProxy");
-    for flag in ["peer-advertise-ip", "peer-advertise-port"] {
+    for flag in ["peer-ca-file", "peer-advertise-ip", "peer-advertise-port"] {
         if !enabled && parsed.is_changed(flag) {
             errors.push(format!(
                 "--{flag} requires UnknownVersionInteroperabilityProxy feature to be turned on"
@@ -65,6 +64,12 @@ fn peers(parsed: &Parsed, options: &Options, errors: &mut Vec<String>) {
     }
     if !port.is_empty() && options.peer_advertise_port.is_none() {
         errors.push(format!("--peer-advertise-port {} is not a port", quote(&port)));
+    }
+    // Compat: peers know this server by it. The generated certificate has a CA that they do not trust.
+    let mut pairs = options.authentication.client_pairs.iter();
+    let is_known = pairs.any(|(flag, _)| *flag == "proxy-client-cert-file");
+    if options.peer_ca_file.is_some() && !is_known {
+        errors.push("error building peer proxy handler, proxy-cert-file not specified".to_owned());
     }
 }
 
@@ -165,21 +170,6 @@ fn headers(parsed: &Parsed, errors: &mut Vec<String>) {
                 "--cors-allowed-origins has an invalid regular expression: regular expression does \
                  not pin to start/end of host in the origin header: {}",
                 quote(&origin)
-            ));
-        }
-    }
-}
-
-fn emulation(parsed: &Parsed, errors: &mut Vec<String>) {
-    let rules = [
-        ("emulation-forward-compatible", "EmulationForwardCompatible"),
-        ("runtime-config-emulation-forward-compatible", "RuntimeConfigEmulationForwardCompatible"),
-    ];
-    for (flag, option) in rules {
-        if parsed.bool(flag) {
-            errors.push(format!(
-                "ServerRunOptions.{option} cannot be set to true if the emulation version is the \
-                 same as the binary version"
             ));
         }
     }

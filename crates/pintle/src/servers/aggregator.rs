@@ -1,6 +1,7 @@
 //! The front server: discovery and OpenAPI of the whole, and APIServices, local and remote.
 
 mod aggregation;
+mod storage_versions;
 
 use std::sync::Arc;
 
@@ -10,11 +11,12 @@ use serve::{Claims, Delegate, health::Check};
 use tokio::sync::watch;
 
 use self::aggregation::Aggregation;
+pub(crate) use self::storage_versions::StorageVersionManager;
 use super::{ApiExtensionsServer, Config, GenericApiServer, delegate};
 use crate::{
     apiservice_autoregistration::Autoregistration,
     discovery_publisher::{CachedKinds, DiscoveryPublisher},
-    post_start_hooks::retry_until_deadline,
+    post_start_hooks::first_sync,
 };
 
 pub(crate) const REGISTRATION_GROUP: &str = "apiregistration.k8s.io";
@@ -42,6 +44,9 @@ impl AggregatorServer {
         let resources = config.resources("kube-aggregator", &|group| group == REGISTRATION_GROUP);
         let aggregation = Arc::new(Aggregation::new(config, &publisher));
         aggregator.connect(aggregation.registration.clone());
+        if let Some(peers) = &config.peer_proxy {
+            publisher.connect_peers(peers.clone());
+        }
         Self { aggregator, resources, publisher, custom_kinds, aggregation }
     }
 
@@ -50,13 +55,14 @@ impl AggregatorServer {
         vec![
             (self.aggregator.clone(), Aggregator::claims()),
             delegate(&self.resources),
-            // Before the local servers: an APIService decides who answers a group-version.
+            // Before the local servers: an APIService decides which server answers a group-version.
             (Arc::new(proxy), ProxyHandler::claims()),
         ]
     }
 
     pub(crate) fn register_metrics(&self, registry: &prometheus::Registry) {
         self.publisher.register(registry);
+        Aggregator::register_metrics(registry);
         self.aggregation.register_metrics(registry);
     }
 
@@ -65,7 +71,7 @@ impl AggregatorServer {
         move || aggregator.paths()
     }
 
-    pub(super) fn install(&self, _config: &Config, server: &mut GenericApiServer) {
+    pub(super) fn install(&self, config: &Config, server: &mut GenericApiServer) {
         // The certificate files are looked at with each connection, so there is nothing to run.
         server.add_post_start_hook("aggregator-reload-proxy-client-cert", async |_| Ok(()));
         server.add_post_start_hook("start-kube-aggregator-informers", async |_| Ok(()));
@@ -106,13 +112,16 @@ impl AggregatorServer {
             own.start_discovery(&cx);
             Ok(())
         });
+        if let Some(manager) = &config.storage_versions {
+            manager.install(server);
+        }
         let publisher = self.publisher.clone();
         let hook = server.add_post_start_hook("kube-apiserver-autoregistration", async move |cx| {
             if !cx.api.serves_api_services() {
                 return Ok(());
             }
             let registration = Autoregistration::new(cx.api.clone(), publisher);
-            retry_until_deadline(async || registration.sync_at_start().await).await?;
+            first_sync(async || registration.sync_at_start().await).await;
             registration.start(&cx);
             Ok(())
         });

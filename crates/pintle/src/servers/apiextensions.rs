@@ -3,11 +3,11 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use apiextensions::{CrdController, CrdEventHandler};
-use egress::EgressType;
 use endpoints::{LoopbackClient, Resources};
 use serve::{Claims, Delegate, health::Check};
 
 use super::{Config, GenericApiServer, delegate, generic::caches_synced};
+use crate::egress;
 
 pub(crate) struct ApiExtensionsServer {
     /// `apiextensions.k8s.io`, and the groups of custom resources as they come and go.
@@ -73,7 +73,7 @@ impl ApiExtensionsServer {
             } else {
                 Duration::ZERO
             },
-            service_dial: config.node_connections.egress.proxy(EgressType::Cluster),
+            webhook_dials: egress::of_webhooks(&config.node_connections.egress),
         });
         self.controller.replace(Some(controller.await));
     }

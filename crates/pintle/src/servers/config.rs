@@ -1,29 +1,31 @@
 //! What the three servers are made from: kube-apiserver's `Config`, completed.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
+use ::egress::{EgressSelector, EgressType};
 use admission::DynamicAdmission;
-use aggregator::ServedGroupVersion;
+use aggregator::{PeerProxy, ServedGroupVersion};
 use audit::{AuditMetrics, Auditor};
-use builtin::{Definitions, StorageFormat, Wiring};
+use builtin::{Definitions, RestStorageProvider, StorageFormat};
 use codec::negotiate::{OFFERED, OFFERED_WITH_CBOR, Offered};
-use egress::{EgressSelector, EgressType};
 use endpoints::{Kinds, LoopbackClient, Resources};
 use otlp::Exporter;
-use registry::{Engine, Kind, Tuning};
+use registry::{Engine, Kind, RegistryOptions};
 use schema::{ResourceFacts, Schema, openapi::Describe as _};
-use serve::{CpuPool, Tasks, metrics::Metrics, pki::Pki, tls::Tls};
+use serve::{CpuPool, StorageVersions, Tasks, metrics::Metrics, pki::Pki, tls::Tls};
 use store::{
     Backend,
     encrypt::{Encrypted, Encryption},
 };
 
-use super::server_identity;
+use super::emulation::Emulation;
+use super::{StorageVersionManager, peer_proxy, server_identity};
 use crate::{
     access::{BearerTokens, RoleRules},
+    admission_manifests::AdmissionManifests,
     auth_stack::AuthStack,
-    encryption_at_rest,
-    in_process::Objects,
+    egress, encryption_at_rest,
+    in_process::CachedObjects,
     measured_store::StoreMetrics,
     node_connections::NodeConnections,
     options::Options,
@@ -48,16 +50,21 @@ pub(crate) struct Config {
     /// Their group-versions, as discovery shows them.
     pub(crate) group_versions: Vec<ServedGroupVersion>,
     /// What kinds do beyond keeping objects.
-    pub(crate) wiring: Arc<Wiring>,
+    pub(crate) rest_storage: Arc<RestStorageProvider>,
     pub(crate) admission_metrics: admission::Metrics,
     /// Webhooks and policies.
     pub(crate) dynamic_admission: Arc<DynamicAdmission>,
+    pub(crate) admission_manifests: AdmissionManifests,
     pub(crate) quotas: Arc<Quotas>,
     engine: Arc<Engine>,
-    /// Plugins look up custom resources and write through servers that are made after them.
-    custom: Arc<OnceLock<Arc<Resources>>>,
+    /// Plugins look up custom resources and write through servers that are made after them, and that own them.
+    custom: Arc<OnceLock<Weak<Resources>>>,
     local: Arc<OnceLock<LoopbackClient>>,
     pub(crate) node_connections: NodeConnections,
+    /// None: StorageVersions are not written.
+    pub(crate) storage_versions: Option<Arc<StorageVersionManager>>,
+    /// None: requests are not sent on to other API servers of the cluster.
+    pub(crate) peer_proxy: Option<Arc<PeerProxy>>,
     pub(crate) cpu_pool: CpuPool,
     pub(crate) tasks: Tasks,
     pub(crate) metrics: Arc<Metrics>,
@@ -71,8 +78,10 @@ impl Config {
     pub(crate) async fn new(
         options: Arc<Options>,
         mut definitions: Definitions,
+        tasks: Tasks,
     ) -> Result<Self, String> {
-        let stores = Stores::open(&options)?;
+        let egress = egress::selector(&options)?;
+        let stores = Stores::open(&options, egress::dialer(&egress, EgressType::Etcd))?;
         stores.reachable(&options).await?;
         let file = options.encryption.as_ref().map(|config| config.file.as_path());
         let encryption =
@@ -90,38 +99,62 @@ impl Config {
         let pki = serving::prepare_pki(&options)?;
         let tls = serving::prepare_tls(&options, &pki)?;
         let auth_metrics = auth::Metrics::new(&server_identity());
-        let auth = AuthStack::new(&options, &pki, &auth_metrics)?;
+        let auth = AuthStack::new(
+            &options,
+            &pki,
+            &auth_metrics,
+            &metrics.registry,
+            egress::of_auth(&egress, &options),
+        )
+        .await?;
         let cpu_pool = CpuPool::start(CpuPool::threads())
             .map_err(|error| format!("cannot start threads: {error}"))?;
         metrics.on_reset(move || store_metrics.reset());
-        let auditor = Auditor::start(&options.audit, AuditMetrics::register(&metrics.registry))?;
-        let tasks = Tasks::default();
-        let spans = span_export::start(options.tracing.as_ref(), &metrics.registry, &tasks)?;
+        let audit_metrics = AuditMetrics::register(&metrics.registry);
+        let control_plane = egress.proxy(EgressType::ControlPlane);
+        let auditor = Auditor::start_with(&options.audit, audit_metrics, control_plane)?;
+        let spans = span_export::start(
+            options.tracing.as_ref(),
+            &metrics.registry,
+            &tasks,
+            egress::dialer(&egress, EgressType::ControlPlane),
+        )?;
 
         let schema = Arc::new(std::mem::take(&mut definitions.schema));
-        let served = |facts: &ResourceFacts| is_served(&options, facts);
+        let emulation = Emulation::new(&options, &definitions.resources);
+        emulation.check()?;
+        let served = |facts: &ResourceFacts| is_served(&options, facts) && emulation.serves(facts);
         let kind_options = kind_options(&options, &auth, overrides);
-        let (kinds, wiring) =
+        let (kinds, rest_storage) =
             builtin::kinds(&definitions, &schema, &served, &backend, &kind_options);
         let group_versions = group_versions(&definitions, &kinds);
+        let storage_versions = StorageVersionManager::new(&options, &definitions, &kinds);
 
         let (custom, local) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
         let node_connections =
-            NodeConnections::new(&options, auth.authorizer.clone(), local.clone())?;
-        let objects = Objects::new(&kinds, custom.clone(), local.clone(), schema.clone());
+            NodeConnections::new(&options, egress, auth.authorizer.clone(), local.clone())?;
+        let objects = CachedObjects::new(&kinds, custom.clone(), local.clone(), schema.clone());
         let dynamic_admission = Arc::new(dynamic_admission(&options, &node_connections.egress)?);
         let enabled = |gate: &str| options.feature_gates.enabled(gate);
+        let crd_strategy = &kind_options.crd_strategy;
+        let admission_manifests = AdmissionManifests::new(
+            options.admission_plugins.manifest_directories(&enabled)?,
+            builtin::static_admission_kinds(&definitions, &schema, crd_strategy),
+            &dynamic_admission,
+            &server_identity(),
+        );
+        admission_manifests.start(&tasks)?;
         let quotas = Arc::new(Quotas::new(&enabled, options.etcd.is_some()));
         let admission = admission_chain(&options, &auth, objects, &quotas, &dynamic_admission)?;
         let admission_metrics = admission.metrics().clone();
         let engine = Engine::new(
             admission,
             auth.authorizer.clone(),
-            tuning(&options),
+            registry_options(&options),
             schema.clone(),
             Box::new(field_descriptions),
         );
-        Ok(Self {
+        let mut config = Self {
             options,
             stores,
             encryption,
@@ -133,20 +166,25 @@ impl Config {
             schema,
             kinds,
             group_versions,
-            wiring: Arc::new(wiring),
+            rest_storage: Arc::new(rest_storage),
             admission_metrics,
             dynamic_admission,
+            admission_manifests,
             quotas,
             engine,
             custom,
             local,
             node_connections,
+            storage_versions,
+            peer_proxy: None,
             cpu_pool,
             tasks,
             metrics,
             auditor,
             spans,
-        })
+        };
+        config.peer_proxy = peer_proxy(&config)?;
+        Ok(config)
     }
 
     /// The built-in resources of some groups, as a server answers them.
@@ -168,8 +206,13 @@ impl Config {
 
     /// Admission plugins may now use the servers.
     pub(super) fn connect_admission(&self, custom: &Arc<Resources>, local: LoopbackClient) {
-        drop(self.custom.set(custom.clone()));
+        let _ = self.custom.set(Arc::downgrade(custom));
         drop(self.local.set(local));
+    }
+
+    /// None: writes do not wait for StorageVersions.
+    pub(crate) fn storage_version_barrier(&self) -> Option<Arc<StorageVersions>> {
+        self.storage_versions.as_ref().map(|manager| manager.barrier.clone())
     }
 
     /// What is read from the store each time.
@@ -181,14 +224,14 @@ impl Config {
     pub(crate) fn quota_usage(&self) -> Arc<CountedUsage> {
         let (custom, schema) = (self.custom.clone(), self.schema.clone());
         Arc::new(CountedUsage {
-            objects: Arc::new(Objects::new(&self.kinds, custom, Arc::default(), schema)),
+            objects: Arc::new(CachedObjects::new(&self.kinds, custom, Arc::default(), schema)),
             quotas: self.quotas.clone(),
         })
     }
 }
 
 /// Whether feature gates and `--runtime-config` let a resource be served.
-fn is_served(options: &Options, facts: &ResourceFacts) -> bool {
+pub(super) fn is_served(options: &Options, facts: &ResourceFacts) -> bool {
     let gv = facts.group_version();
     let gate = builtin::gate_of(&facts.kind);
     let (config, on_by_default) = (&options.runtime_config, facts.on_by_default);
@@ -233,14 +276,14 @@ fn dynamic_admission(
     Ok(DynamicAdmission::new(
         credentials("MutatingAdmissionWebhook")?,
         credentials("ValidatingAdmissionWebhook")?,
-        egress.proxy(EgressType::Cluster),
+        egress::of_webhooks(egress),
     ))
 }
 
 fn admission_chain(
     options: &Options,
     auth: &AuthStack,
-    objects: Objects,
+    objects: CachedObjects,
     quotas: &Arc<Quotas>,
     dynamic_admission: &Arc<DynamicAdmission>,
 ) -> Result<admission::Chain, String> {
@@ -280,11 +323,12 @@ fn group_versions(definitions: &Definitions, kinds: &[Arc<Kind>]) -> Vec<ServedG
     served.filter(|served| !served.resources.is_empty()).collect()
 }
 
-fn tuning(options: &Options) -> Tuning {
-    Tuning {
+fn registry_options(options: &Options) -> RegistryOptions {
+    RegistryOptions {
         min_request_timeout: options.min_request_timeout,
         offered: offered(options),
         delete_collection_workers: options.delete_collection_workers,
+        garbage_collection: options.enable_garbage_collector,
         unsafe_deletion: options.feature_gates.enabled("AllowUnsafeMalformedObjectDeletion"),
     }
 }

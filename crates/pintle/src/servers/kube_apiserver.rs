@@ -5,20 +5,23 @@ mod bootstrap_objects;
 mod cluster_authentication;
 mod identity_lease;
 mod kubernetes_service;
+mod leader_election;
 mod peer_endpoints;
+mod peer_proxy;
+mod service_ip_repair;
 
 use std::sync::Arc;
 
 use endpoints::Resources;
 use serve::{Claims, Delegate};
 
-pub(crate) use self::identity_lease::server_identity;
 use self::{
     identity_lease::IdentityLeaseHooks, kubernetes_service::KubernetesServiceHooks,
-    peer_endpoints::PeerEndpointHooks,
+    leader_election::LeaderElectionHooks, peer_endpoints::PeerEndpointHooks,
 };
+pub(crate) use self::{identity_lease::server_identity, peer_proxy::peer_proxy};
 use super::{Config, GenericApiServer, REGISTRATION_GROUP, delegate};
-use crate::{post_start_hooks::retry_until_deadline, serving::client_ca_file, tokens::OpenId};
+use crate::{open_id::OpenId, serving::client_ca};
 
 pub(crate) struct KubeApiServer {
     /// The built-in groups.
@@ -46,8 +49,21 @@ impl KubeApiServer {
         let options = &config.options;
         let namespaces = bootstrap_objects::system_namespaces;
         server.add_post_start_hook("start-system-namespaces-controller", namespaces);
+        if options.feature_gates.enabled("CoordinatedLeaderElection") {
+            let election = LeaderElectionHooks::default();
+            let stop = election.clone();
+            let name = "start-kube-apiserver-coordinated-leader-election-controller";
+            server.add_post_start_hook(name, async move |cx| {
+                election.start(&cx);
+                Ok(())
+            });
+            server.add_pre_shutdown_hook(
+                "stop-kube-apiserver-coordinated-leader-election-controller",
+                async || stop.stop().await,
+            );
+        }
         if options.feature_gates.enabled("UnknownVersionInteroperabilityProxy") {
-            let peers = PeerEndpointHooks::new(&config.wiring);
+            let peers = PeerEndpointHooks::new(&config.rest_storage);
             let stop = peers.clone();
             let name = "peer-endpoint-reconciler-controller";
             server.add_post_start_hook(name, async |cx| {
@@ -55,8 +71,11 @@ impl KubeApiServer {
                 Ok(())
             });
             server.add_pre_shutdown_hook(name, async || stop.stop().await);
+            if let Some(proxy) = &config.peer_proxy {
+                peer_proxy::install(proxy, server);
+            }
         }
-        let client_ca = client_ca_file(options, &config.pki).to_owned();
+        let client_ca = client_ca(options, &config.pki);
         let front_proxy_ca = config.pki.front_proxy_ca_cert.clone();
         server.add_post_start_hook("start-cluster-authentication-info-controller", async |cx| {
             cluster_authentication::start(cx, client_ca, front_proxy_ca).await
@@ -71,11 +90,9 @@ impl KubeApiServer {
         let tracking = bootstrap_objects::token_tracking;
         server.add_post_start_hook("start-legacy-token-tracking-controller", tracking);
 
-        let wiring = config.wiring.clone();
+        let rest_storage = config.rest_storage.clone();
         server.add_post_start_hook("start-service-ip-repair-controllers", async move |cx| {
-            retry_until_deadline(async || wiring.repair(&cx.kinds).await).await?;
-            cx.tasks.critical("allocation-repair", wiring.keep_repairing(&cx.kinds));
-            Ok(())
+            service_ip_repair::start(cx, rest_storage).await
         });
         if options.has_rbac() && config.serves("rbac.authorization.k8s.io", "ClusterRole") {
             let roles = bootstrap_objects::bootstrap_roles;
@@ -90,7 +107,7 @@ impl KubeApiServer {
             let flow_control = bootstrap_objects::flow_control;
             server.add_post_start_hook("priority-and-fairness-config-producer", flow_control);
         }
-        let service = KubernetesServiceHooks::new(&config.wiring);
+        let service = KubernetesServiceHooks::new(&config.rest_storage);
         let stop = service.clone();
         server.add_post_start_hook("bootstrap-controller", async |cx| service.start(cx).await);
         server.add_pre_shutdown_hook("stop-kubernetes-service-controller", async || {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use aggregator::{
     AvailabilityMetrics, DiscoveryManager, LocalAvailableController, OpenApiController,
     OpenApiMetrics, OpenApiV3Controller, Registration, RemoteApis, RemoteAvailableController,
-    RemoteSettings,
+    RemoteClient, RemoteSettings,
 };
 use client::{
-    ClusterIp, Dial, Endpoints, HostPort, Identity, Loopback, Pem, ServiceResolver, TcpDial,
+    ClusterIp, Dial, Endpoints, HostPort, Identity, Loopback, Pem, Secret, ServiceResolver, TcpDial,
 };
 use egress::EgressType;
 use prometheus::Registry;
@@ -27,6 +27,7 @@ use crate::{
 pub(crate) struct Aggregation {
     pub(crate) registration: Arc<Registration>,
     apis: Arc<RemoteApis>,
+    pub(crate) client: Arc<RemoteClient>,
     services: ServiceObjects,
     schema: Arc<Schema>,
     availability: AvailabilityMetrics,
@@ -60,16 +61,23 @@ impl Aggregation {
                 Redirects::Pass
             },
         };
+        // Weak: the publisher reads from those that call it.
         let changed = || {
-            let publisher = publisher.clone();
-            move || publisher.on_remote_apis_changed()
+            let publisher = Arc::downgrade(publisher);
+            move || {
+                if let Some(publisher) = publisher.upgrade() {
+                    publisher.on_remote_apis_changed();
+                }
+            }
         };
         let registration = Registration::new(settings, changed());
         let apis = RemoteApis::new(changed());
         publisher.connect(registration.clone(), apis.clone());
+        let client = Arc::new(RemoteClient::new(registration.clone(), apis.clone()));
         Self {
             registration,
             apis,
+            client,
             services,
             schema: config.schema.clone(),
             availability: AvailabilityMetrics::default(),
@@ -88,7 +96,7 @@ impl Aggregation {
             // `--runtime-config` has turned them off.
             return Ok(());
         }
-        let api: Arc<dyn controllers::Api> = cx.api.clone();
+        let api: Arc<dyn controllers::ApiClient> = cx.api.clone();
         self.registration.sync(&*api).await.map_err(|error| error.to_string())?;
         let (registration, kinds) = (self.registration.clone(), api_services(cx));
         cx.tasks.restarting("apiservice-registration-controller", move || {
@@ -99,7 +107,7 @@ impl Aggregation {
     }
 
     pub(super) fn start_local_availability(&self, cx: &HookContext) {
-        let api: Arc<dyn controllers::Api> = cx.api.clone();
+        let api: Arc<dyn controllers::ApiClient> = cx.api.clone();
         let (metrics, kinds) = (self.availability.clone(), api_services(cx));
         cx.tasks.restarting("apiservice-status-local-available-controller", move || {
             let events = CacheInformer::start(&kinds, |_| true);
@@ -108,7 +116,7 @@ impl Aggregation {
     }
 
     pub(super) fn start_remote_availability(&self, cx: &HookContext) {
-        let api: Arc<dyn controllers::Api> = cx.api.clone();
+        let api: Arc<dyn controllers::ApiClient> = cx.api.clone();
         let mut kinds = api_services(cx);
         kinds.extend(cx.kinds_of("", &["Service"]));
         kinds.extend(cx.kinds_of("discovery.k8s.io", &["EndpointSlice"]));
@@ -166,11 +174,18 @@ fn proxy_client_identity(options: &Options, pki: &Pki) -> Option<Identity> {
     let mut pairs = options.authentication.client_pairs.iter();
     let given = pairs.find(|(flag, _)| *flag == "proxy-client-cert-file");
     let (certificate, key) = match given {
-        Some((_, pair)) => (pair.cert_file.clone(), pair.key_file.clone()),
+        Some((_, pair)) => (Pem::File(pair.cert_file.clone()), Pem::File(pair.key_file.clone())),
         None if options.authentication.request_header.is_none() => {
-            (pki.front_proxy_client_cert.clone(), pki.front_proxy_client_key.clone())
+            (client_pem(&pki.front_proxy_client_cert), client_pem(&pki.front_proxy_client_key))
         }
         None => return None,
     };
-    Some(Identity { certificate: Pem::File(certificate), key: Pem::File(key) })
+    Some(Identity { certificate, key })
+}
+
+fn client_pem(generated: &serve::Pem) -> Pem {
+    match generated {
+        serve::Pem::File(path) => Pem::File(path.clone()),
+        serve::Pem::Memory(text) => Pem::Bytes(Secret::new(text.as_bytes().to_vec())),
+    }
 }

@@ -1,9 +1,9 @@
 //! Hooks that create objects, and start the controllers that create them again.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use controllers::{
-    DefaultServiceCidr, FlowControlBootstrap, SystemNamespaces, Target, config_map,
+    DefaultServiceCidr, FlowControlBootstrap, ResourceRef, SystemNamespaces, config_map,
     ensure_flow_control_defaults, get_or_create, namespace, priority_levels,
     reconcile_bootstrap_roles,
 };
@@ -11,18 +11,18 @@ use futures_util::future::try_join_all;
 
 use crate::{
     cache_informer::CacheInformer,
-    post_start_hooks::{HookContext, retry_until_deadline},
+    post_start_hooks::{HookContext, first_sync, retry_every_error, retry_until_deadline},
 };
 
 /// `default`, `kube-system`, `kube-public`, `kube-node-lease`.
 pub(super) async fn system_namespaces(cx: HookContext) -> Result<(), String> {
-    let target = Target::cluster("", "v1", "namespaces");
+    let target = ResourceRef::cluster("", "v1", "namespaces");
     let objects = controllers::SYSTEM_NAMESPACES.map(namespace);
-    retry_until_deadline(async || {
+    first_sync(async || {
         let created = objects.iter().map(|object| get_or_create(&*cx.api, &target, object));
         try_join_all(created).await.map(drop)
     })
-    .await?;
+    .await;
     let (api, kinds) = (cx.api.clone(), cx.kinds_of("", &["Namespace"]));
     cx.tasks.restarting("system-namespaces-controller", move || {
         let events = CacheInformer::start(&kinds, |event| event.deleted);
@@ -33,24 +33,48 @@ pub(super) async fn system_namespaces(cx: HookContext) -> Result<(), String> {
 
 /// ConfigMap with the date since which uses of legacy service account tokens are tracked.
 pub(super) async fn token_tracking(cx: HookContext) -> Result<(), String> {
-    let target = Target::cluster("", "v1", "configmaps").in_namespace("kube-system");
+    let target = ResourceRef::cluster("", "v1", "configmaps").in_namespace("kube-system");
     let today = meta::time::now();
     let today = today.split('T').next().unwrap_or_default().to_owned();
     let name = "kube-apiserver-legacy-service-account-token-tracking";
     let object = config_map(name, &[("since", today)]);
     cx.after("start-system-namespaces-controller").await;
-    retry_until_deadline(async || get_or_create(&*cx.api, &target, &object).await.map(drop)).await
+    let created =
+        retry_until_deadline(async || get_or_create(&*cx.api, &target, &object).await.map(drop));
+    let Err(error) = created.await else { return Ok(()) };
+    tracing::error!(error, name, "cannot create the ConfigMap; retrying");
+    let api = cx.api.clone();
+    cx.tasks.restarting("legacy-service-account-token-tracking", move || {
+        let (api, target, object) = (api.clone(), target.clone(), object.clone());
+        async move {
+            while let Err(error) = get_or_create(&*api, &target, &object).await {
+                tracing::warn!(%error, name, "cannot create the ConfigMap yet");
+                tokio::time::sleep(TRACKING_RETRY_DELAY).await;
+            }
+        }
+    });
+    Ok(())
 }
+
+const TRACKING_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The default roles and bindings of RBAC.
 pub(super) async fn bootstrap_roles(cx: HookContext) -> Result<(), String> {
     cx.after("start-system-namespaces-controller").await;
-    retry_until_deadline(async || reconcile_bootstrap_roles(&*cx.api).await).await
+    let versions = cx.options.feature_gates.enabled("StorageVersionAPI");
+    let reconciled = async || reconcile_bootstrap_roles(&*cx.api, versions).await;
+    retry_every_error(ROLES_TIMEOUT, reconciled)
+        .await
+        .map_err(|error| format!("unable to initialize roles: {error}"))
 }
+
+/// Compat: the times that kube-apiserver gives these hooks before they end it.
+const ROLES_TIMEOUT: Duration = Duration::from_secs(30);
+const FLOW_CONTROL_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// `system-node-critical` and `system-cluster-critical`.
 pub(super) async fn priority_classes(cx: HookContext) -> Result<(), String> {
-    let target = Target::cluster("scheduling.k8s.io", "v1", "priorityclasses");
+    let target = ResourceRef::cluster("scheduling.k8s.io", "v1", "priorityclasses");
     if cx.kind_of(&target.gvr).is_none() {
         return Ok(());
     }
@@ -60,6 +84,7 @@ pub(super) async fn priority_classes(cx: HookContext) -> Result<(), String> {
         try_join_all(created).await.map(drop)
     })
     .await
+    .map_err(|error| format!("unable to add default system priority classes: {error}"))
 }
 
 /// The default FlowSchemas and PriorityLevelConfigurations.
@@ -67,7 +92,8 @@ pub(super) async fn flow_control(cx: HookContext) -> Result<(), String> {
     if cx.kind_of(&priority_levels().gvr).is_none() {
         return Ok(());
     }
-    retry_until_deadline(async || ensure_flow_control_defaults(&*cx.api).await).await?;
+    let ensured = async || ensure_flow_control_defaults(&*cx.api).await;
+    retry_every_error(FLOW_CONTROL_TIMEOUT, ensured).await?;
     let api = cx.api.clone();
     cx.tasks.restarting("priority-and-fairness-config-producer", move || {
         FlowControlBootstrap { api: api.clone() }.run()
@@ -82,7 +108,7 @@ pub(super) async fn service_cidr(cx: HookContext) -> Result<(), String> {
     let ranges: Vec<String> = ranges.map(ToString::to_string).collect();
     let api = cx.api.clone();
     let cidr = move || DefaultServiceCidr { api: api.clone(), ranges: ranges.clone() };
-    retry_until_deadline(async || cidr().sync().await).await?;
+    first_sync(async || cidr().sync().await).await;
     let kinds: [Arc<_>; 1] = [kind];
     cx.tasks.restarting("default-service-cidr-controller", move || {
         cidr().run(CacheInformer::start(&kinds, |event| {

@@ -1,13 +1,12 @@
 //! ConfigMap `kube-system/extension-apiserver-authentication`: which clients aggregated API servers may trust.
 
-use std::path::{Path, PathBuf};
-
 use controllers::{AuthenticationInfo, ClusterAuthenticationTrust, RequestHeaderInfo};
+use serve::Pem;
 
 use crate::{
     cache_informer::CacheInformer,
     options::PublishedHeaders,
-    post_start_hooks::{HookContext, retry_until_deadline},
+    post_start_hooks::{HookContext, first_sync},
     serving::RELOAD_INTERVAL,
 };
 
@@ -15,16 +14,16 @@ use crate::{
 /// certificate that this server shows to aggregated servers unless flags name another one.
 pub(super) async fn start(
     cx: HookContext,
-    client_ca: PathBuf,
-    front_proxy_ca: PathBuf,
+    client_ca: Pem,
+    front_proxy_ca: Pem,
 ) -> Result<(), String> {
     let front = cx.options.authentication.request_header.clone();
-    let front = front.map(|front| (front.client_ca_file, front.published));
+    let front = front.map(|front| (Pem::from(front.client_ca_file), front.published));
     let front = front.unwrap_or_else(|| (front_proxy_ca, PublishedHeaders::generated()));
     let read = Box::new(move || authentication_info(&client_ca, &front));
     let trust = ClusterAuthenticationTrust { api: cx.api.clone(), read };
     cx.after("start-system-namespaces-controller").await;
-    retry_until_deadline(async || trust.sync().await).await?;
+    first_sync(async || trust.sync().await).await;
     let events = CacheInformer::start(&cx.kinds_of("", &["ConfigMap"]), |event| {
         event.entry.namespace == "kube-system"
             && event.entry.name == ClusterAuthenticationTrust::NAME
@@ -35,12 +34,10 @@ pub(super) async fn start(
 
 /// What aggregated API servers need to know, from the files of now.
 fn authentication_info(
-    client_ca: &Path,
-    (front_proxy_ca, headers): &(PathBuf, PublishedHeaders),
+    client_ca: &Pem,
+    (front_proxy_ca, headers): &(Pem, PublishedHeaders),
 ) -> Result<AuthenticationInfo, String> {
-    let read = |file: &Path| {
-        std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
-    };
+    let read = |pem: &Pem| pem.read_text().map_err(|error| format!("{pem}: {error}"));
     let headers = headers.clone();
     Ok(AuthenticationInfo {
         client_ca: read(client_ca)?,

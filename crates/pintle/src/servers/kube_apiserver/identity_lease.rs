@@ -1,6 +1,7 @@
 //! The identity of this API server, and the Lease that says it is there.
 
 use std::{
+    net::SocketAddr,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -8,7 +9,7 @@ use std::{
 use controllers::IdentityLease;
 use sha2::{Digest as _, Sha256};
 
-use crate::post_start_hooks::{HookContext, retry_until_deadline};
+use crate::post_start_hooks::{HookContext, first_sync};
 
 /// The hook that takes the lease, and the one that gives it up.
 #[derive(Clone, Default)]
@@ -20,9 +21,15 @@ impl IdentityLeaseHooks {
         if cx.kinds_of("coordination.k8s.io", &["Lease"]).is_empty() {
             return Ok(());
         }
-        let lease = Arc::new(IdentityLease::new(cx.api.clone(), server_identity(), hostname()));
+        let has_peers = cx.options.feature_gates.enabled("UnknownVersionInteroperabilityProxy");
+        let peer_address = has_peers.then(|| {
+            let (address, port) = cx.options.peer_address(cx.port);
+            SocketAddr::new(address, port).to_string()
+        });
+        let lease = IdentityLease::new(cx.api.clone(), server_identity(), hostname(), peer_address);
+        let lease = Arc::new(lease);
         cx.after("start-system-namespaces-controller").await;
-        retry_until_deadline(async || lease.take().await).await?;
+        first_sync(async || lease.take().await).await;
         drop(self.0.set(lease.clone()));
         cx.tasks.restarting("apiserver-identity-lease", move || {
             let lease = lease.clone();
@@ -42,7 +49,7 @@ impl IdentityLeaseHooks {
 /// A store that does not answer must not block the shutdown.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(5);
 
-fn hostname() -> String {
+pub(super) fn hostname() -> String {
     serve::pki::hostname().unwrap_or_else(|| "localhost".to_owned())
 }
 

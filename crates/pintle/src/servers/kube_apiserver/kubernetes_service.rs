@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use builtin::Wiring;
+use builtin::RestStorageProvider;
 use controllers::{EndpointReconciler, KubernetesService};
 use meta::ApiError;
 use registry::Kind;
@@ -14,20 +14,20 @@ use registry::Kind;
 use crate::{
     cache_informer::CacheInformer,
     options::ReconcilerType,
-    post_start_hooks::{HookContext, retry_until_deadline},
+    post_start_hooks::{HookContext, first_sync},
 };
 
 /// The hook that creates the service, and the one that takes this server out of it.
 #[derive(Clone)]
 pub(super) struct KubernetesServiceHooks {
-    wiring: Arc<Wiring>,
+    rest_storage: Arc<RestStorageProvider>,
     /// Set once it is to be reconciled.
     service: Arc<OnceLock<Arc<KubernetesService>>>,
 }
 
 impl KubernetesServiceHooks {
-    pub(super) fn new(wiring: &Arc<Wiring>) -> Self {
-        Self { wiring: wiring.clone(), service: Arc::default() }
+    pub(super) fn new(rest_storage: &Arc<RestStorageProvider>) -> Self {
+        Self { rest_storage: rest_storage.clone(), service: Arc::default() }
     }
 
     pub(super) async fn start(self, cx: HookContext) -> Result<(), String> {
@@ -38,7 +38,7 @@ impl KubernetesServiceHooks {
             secure_port: cx.port,
             node_port: cx.options.kubernetes_service_node_port,
             writes_slices: !cx.kinds_of("discovery.k8s.io", &["EndpointSlice"]).is_empty(),
-            endpoints: match (cx.options.endpoint_reconciler, self.wiring.master_leases()) {
+            endpoints: match (cx.options.endpoint_reconciler, self.rest_storage.master_leases()) {
                 (ReconcilerType::None, _) => EndpointReconciler::None,
                 (ReconcilerType::MasterCount(count), _) => EndpointReconciler::MasterCount(count),
                 // No other server shares the embedded store.
@@ -52,7 +52,7 @@ impl KubernetesServiceHooks {
         // Its address and port must not have been given to another service.
         cx.after("start-service-ip-repair-controllers").await;
         drop(self.service.set(service.clone()));
-        retry_until_deadline(async || service.sync().await).await?;
+        first_sync(async || service.sync().await).await;
         let wanted = ["Service", "Endpoints", "EndpointSlice"];
         let kinds = cx.kinds.iter().filter(|kind| wanted.contains(&kind.gvk().kind.as_str()));
         let kinds: Vec<Arc<Kind>> = kinds.cloned().collect();
@@ -83,15 +83,15 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 struct Leases(Arc<builtin::MasterLeases>);
 
 impl controllers::MasterLeases for Leases {
-    fn renew(&self, address: IpAddr) -> controllers::Pinned<'_, Result<(), ApiError>> {
+    fn renew(&self, address: IpAddr) -> controllers::BoxFuture<'_, Result<(), ApiError>> {
         Box::pin(self.0.renew(address))
     }
 
-    fn addresses(&self) -> controllers::Pinned<'_, Result<Vec<IpAddr>, ApiError>> {
+    fn addresses(&self) -> controllers::BoxFuture<'_, Result<Vec<IpAddr>, ApiError>> {
         Box::pin(self.0.addresses())
     }
 
-    fn remove(&self, address: IpAddr) -> controllers::Pinned<'_, Result<(), ApiError>> {
+    fn remove(&self, address: IpAddr) -> controllers::BoxFuture<'_, Result<(), ApiError>> {
         Box::pin(self.0.leave(address))
     }
 }

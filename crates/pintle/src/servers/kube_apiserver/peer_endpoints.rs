@@ -1,5 +1,4 @@
-//! The leases by which API servers of one store find each other: `/registry/peerserverleases/`. Pintle
-//! writes its own, so that kube-apiservers beside it may send it requests; it sends none to them.
+//! The leases by which API servers of one store find each other: `/registry/peerserverleases/`.
 
 use std::{
     net::IpAddr,
@@ -7,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use builtin::{PeerLeases, Wiring};
+use builtin::{PeerLeases, RestStorageProvider};
 
 use super::server_identity;
 use crate::post_start_hooks::HookContext;
@@ -21,14 +20,13 @@ pub(super) struct PeerEndpointHooks {
 }
 
 impl PeerEndpointHooks {
-    pub(super) fn new(wiring: &Wiring) -> Self {
-        Self { leases: wiring.peer_leases(), stopped: Arc::default() }
+    pub(super) fn new(rest_storage: &RestStorageProvider) -> Self {
+        Self { leases: rest_storage.peer_leases(), stopped: Arc::default() }
     }
 
     pub(super) fn start(self, cx: HookContext) {
         let Some(leases) = self.leases else { return };
-        let address = cx.options.peer_advertise_ip.unwrap_or(cx.options.advertise_address);
-        let port = cx.options.peer_advertise_port.unwrap_or(cx.port);
+        let (address, port) = cx.options.peer_address(cx.port);
         let stopped = self.stopped;
         cx.tasks.restarting("peer-endpoint-reconciler-controller", move || {
             renew(leases.clone(), address, port, stopped.clone())
