@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::cluster::Load;
+
 /// Printed by `pintle-bench help`.
 pub(crate) const USAGE: &str = "\
 pintle-bench: the same work on any Kubernetes API server, and what it cost
@@ -26,6 +28,15 @@ pintle-bench: the same work on any Kubernetes API server, and what it cost
       --pods N          objects of 2 KB in the list (default 10000, at least 1000)
       --connections N   of the flooding client (default 500)
       --seconds N       time of each phase (default 10)
+
+  pintle-bench cluster --server NAME=URL [credentials] [--pid P]... --nodes N[,N...] [options]
+      Simulate the API load of a cluster: hollow nodes, controllers, a scheduler, pods that come and
+      go, people and a GitOps client. Each number of nodes is a stage that adds to the one before;
+      the run ends with the first stage that misses Kubernetes' service level objectives.
+      --pods-per-node N pods that stay (default 30)
+      --churn N         pods created per second (default 5)
+      --slice-updates N endpoint slices changed per second, which all nodes watch (default 1)
+      --seconds N       time of each stage (default 60)
 
   pintle-bench start --server 'CMD ARGS...' [--name NAME] (--url URL | --kubeconfig FILE) [options]
       Launch the command again and again and measure the time to /readyz. {n} in the command is
@@ -72,6 +83,16 @@ pub(crate) struct CredentialArgs {
     pub(crate) cert: Option<PathBuf>,
     pub(crate) key: Option<PathBuf>,
     pub(crate) token: Option<String>,
+}
+
+/// What `cluster` was asked to do.
+#[derive(Debug)]
+pub(crate) struct ClusterArgs {
+    pub(crate) servers: Vec<ServerArgs>,
+    /// Of each stage, growing.
+    pub(crate) nodes: Vec<usize>,
+    pub(crate) seconds: u64,
+    pub(crate) load: Load,
 }
 
 /// What `start` was asked to do.
@@ -131,6 +152,29 @@ pub(crate) fn run(arguments: &[String]) -> Result<RunArgs> {
         bail!("--pods must be at least {PODS_MIN}");
     }
     Ok(parsed)
+}
+
+pub(crate) fn cluster(arguments: &[String]) -> Result<ClusterArgs> {
+    let mut load = Load { pods_per_node: 30, churn: 5.0, slice_updates: 1.0 };
+    let (mut nodes, mut seconds, mut rest) = (Vec::new(), 60, Vec::new());
+    for flag in flags(arguments) {
+        let (name, value) = flag?;
+        match name.as_str() {
+            "nodes" => {
+                let stages = value.split(',').map(|stage| number(&name, stage));
+                nodes = stages.collect::<Result<_>>()?;
+            }
+            "pods-per-node" => load.pods_per_node = number(&name, &value)?,
+            "churn" => load.churn = number(&name, &value)?,
+            "slice-updates" => load.slice_updates = number(&name, &value)?,
+            "seconds" => seconds = number(&name, &value)?,
+            _ => rest.push(format!("--{name}={value}")),
+        }
+    }
+    if nodes.is_empty() || !nodes.is_sorted() || nodes[0] == 0 {
+        bail!("cluster needs --nodes with numbers that grow");
+    }
+    Ok(ClusterArgs { servers: run(&rest)?.servers, nodes, seconds, load })
 }
 
 pub(crate) fn start(arguments: &[String]) -> Result<StartArgs> {
@@ -234,6 +278,18 @@ mod tests {
         assert_eq!(a.credentials.token.as_deref(), Some("x"));
         assert!(a.credentials.ca.is_none() && b.credentials.ca.is_some() && b.pids.is_empty());
         assert_eq!(parsed.pods, 2000);
+    }
+
+    #[test]
+    fn stages_of_a_cluster_grow() {
+        let line = "--server a=https://h:1 --token x --nodes 10,20 --churn 0.5";
+        let parsed = cluster(&words(line)).unwrap();
+        assert_eq!((&parsed.nodes[..], parsed.load.churn), (&[10, 20][..], 0.5));
+        assert_eq!(parsed.servers[0].credentials.token.as_deref(), Some("x"));
+        for line in ["--server a=u", "--server a=u --nodes 20,10", "--server a=u --nodes 0"] {
+            let error = cluster(&words(line)).unwrap_err().to_string();
+            assert_eq!(error, "cluster needs --nodes with numbers that grow", "{line}");
+        }
     }
 
     #[test]

@@ -41,9 +41,13 @@ impl Template {
 
     /// Pod number `index`, named by [`pod_name`].
     pub(crate) fn pod(&self, index: usize) -> Bytes {
+        self.named_pod(&pod_name(index), index, &node_of(index))
+    }
+
+    pub(crate) fn named_pod(&self, name: &str, index: usize, node: &str) -> Bytes {
         self.fill(&[
-            ("@NAME@", &pod_name(index)),
-            ("@NODE@", &node_of(index)),
+            ("@NAME@", name),
+            ("@NODE@", node),
             ("@ONE_PERCENT@", if is_one_percent(index) { "yes" } else { "no" }),
             ("@GROUP@", &group_of(index)),
             ("@SHARD@", &format!("{}", index % 16)),

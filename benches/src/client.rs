@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::kubeconfig::Credentials;
 
@@ -53,7 +53,7 @@ pub(crate) struct Call {
     identity: Option<Identity>,
 }
 
-/// Whom a request impersonates.
+/// The user that a request impersonates.
 #[derive(Clone, Copy)]
 pub(crate) struct Identity {
     pub(crate) user: &'static str,
@@ -237,9 +237,32 @@ impl Target {
         Ok(sender)
     }
 
+    /// A connection for a request that is upgraded.
+    pub(crate) async fn open_http1(&self) -> Result<TlsStream<TcpStream>> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        stream.set_nodelay(true)?;
+        let mut config = rustls::ClientConfig::clone(self.tls.config());
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let tls = TlsConnector::from(Arc::new(config));
+        tls.connect(self.name.clone(), stream).await.context("the TLS handshake")
+    }
+
+    /// `host:port`
+    pub(crate) fn authority(&self) -> String {
+        format!("{}:{}", self.shown_host(), self.port)
+    }
+
+    /// The header, if there is one.
+    pub(crate) fn authorization(&self) -> Option<&str> {
+        self.authorization.as_ref()?.to_str().ok()
+    }
+
+    fn shown_host(&self) -> String {
+        if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
+    }
+
     fn request(&self, call: &Call) -> Result<Request<Full<Bytes>>> {
-        let host =
-            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        let host = self.shown_host();
         let mut request = Request::builder()
             .method(call.method.clone())
             .uri(format!("https://{host}:{}{}", self.port, call.path))

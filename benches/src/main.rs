@@ -6,19 +6,25 @@
 //!
 //! Reading order: [`args`], [`kubeconfig`], [`client`] (how to talk to a server), [`proc`] and [`load`]
 //! (how to measure), [`bodies`] and [`verify`] (what is sent, and whether the answer was right),
-//! [`scenarios`] (the work itself) and [`webhook`] (that servers call), [`start`] (time to ready), [`report`] (tables and ratios).
+//! [`scenarios`] (the work itself) and [`webhook`] (that servers call), [`start`] (time to ready), [`cluster`] (a
+//! simulated cluster), [`report`] (tables and ratios).
 
 mod args;
 mod bodies;
 mod client;
+mod cluster;
+mod echo;
 mod fairness;
 mod kubeconfig;
+mod kubelet;
 mod load;
 mod proc;
+mod remote_server;
 mod report;
 mod run;
 mod scenarios;
 mod start;
+mod tls_server;
 mod verify;
 mod webhook;
 
@@ -45,6 +51,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
     match command.as_str() {
         "run" => block_on(run::run(&args::run(rest)?)),
         "fairness" => fairness::run(&args::run(rest)?),
+        "cluster" => cluster::run(&args::cluster(rest)?),
         "start" => block_on(start::start(&args::start(rest)?)),
         "compare" => compare(rest),
         "scenarios" => {

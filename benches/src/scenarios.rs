@@ -4,7 +4,9 @@
 //! everything that reads or changes them, and at the end the deletes.
 
 mod admission;
+mod aggregation;
 mod custom;
+mod nodes;
 mod reads;
 mod watch;
 mod world;
@@ -13,12 +15,15 @@ mod writes;
 use std::time::Duration;
 
 use crate::client::{Call, Client, Failure, JSON, Keep, PROTOBUF};
+use crate::echo::Way;
 use crate::load::{Measured, Plan, closed_loop};
 use crate::proc::{Cost, Probe};
 use crate::report::Row;
 use crate::verify::Expect;
 use admission::Configured;
+use aggregation::Aggregated;
 use custom::Size;
+use nodes::NodeEcho;
 pub(crate) use world::{Sizes, World};
 
 /// One line of the table.
@@ -64,6 +69,8 @@ enum Work {
     CustomPatch(Size),
     Install,
     Admission(Configured),
+    Aggregation(Aggregated),
+    Nodes(NodeEcho),
     Delete,
     DeleteCollection,
 }
@@ -119,6 +126,14 @@ const fn scenario(
     Scenario { name, title, stage, at_once, count, work }
 }
 
+const fn direct(way: Way) -> Work {
+    Work::Nodes(NodeEcho { way, direct: true })
+}
+
+const fn through(way: Way) -> Work {
+    Work::Nodes(NodeEcho { way, direct: false })
+}
+
 #[rustfmt::skip]
 pub(crate) const SCENARIOS: &[Scenario] = {
     use Stage::{All, Own, Thousand};
@@ -168,9 +183,23 @@ pub(crate) const SCENARIOS: &[Scenario] = {
         scenario("admission-none", "create a ConfigMap, 32 at once", Own, 32, 20_000, Work::Admission(Configured::Nothing)),
         scenario("admission-other", "… with 50 policies and 20 webhooks that do not match", Own, 32, 20_000, Work::Admission(Configured::NotMatching)),
         scenario("admission-policy", "… with a policy", Own, 32, 20_000, Work::Admission(Configured::Policy)),
+        scenario("admission-expressions", "… with a policy of 100 expressions", Own, 32, 20_000, Work::Admission(Configured::Expressions)),
         scenario("admission-webhook", "… with a webhook on loopback, 1 at once", Own, 1, 20_000, Work::Admission(Configured::Webhook)),
         scenario("admission-none-x1", "create a ConfigMap, 1 at once", Own, 1, 20_000, Work::Admission(Configured::Nothing)),
         scenario("admission-quota", "create a ConfigMap in a namespace with a quota, 64 at once", Own, 64, 20_000, Work::Admission(Configured::Quota)),
+
+        scenario("aggregated-direct", "GET an object of an aggregated server, directly, 1 at once", Own, 1, 20_000, Work::Aggregation(Aggregated::Direct)),
+        scenario("aggregated-get", "… through the server, 1 at once", Own, 1, 20_000, Work::Aggregation(Aggregated::Proxied)),
+        scenario("aggregated-stream", "1 GiB of an aggregated server through the server", Own, 1, 1, Work::Aggregation(Aggregated::Stream)),
+        scenario("apiservices-none", "GET a namespace, 32 at once", Own, 32, 20_000, Work::Aggregation(Aggregated::OthersAlone)),
+        scenario("apiservices-100", "… with 100 APIServices, half of them down", Own, 32, 20_000, Work::Aggregation(Aggregated::OthersBeside)),
+
+        scenario("exec-direct", "exec: echo of 64 bytes, SPDY, directly to a kubelet", Own, 1, 20_000, direct(Way::ExecSpdy)),
+        scenario("exec-spdy", "… SPDY, through the server", Own, 1, 20_000, through(Way::ExecSpdy)),
+        scenario("exec-websocket", "… WebSocket, through the server", Own, 1, 20_000, through(Way::ExecWebSocket)),
+        scenario("port-forward-direct", "port-forward: echo of 64 bytes, SPDY, directly to a kubelet", Own, 1, 20_000, direct(Way::PortForwardSpdy)),
+        scenario("port-forward-spdy", "… SPDY, through the server", Own, 1, 20_000, through(Way::PortForwardSpdy)),
+        scenario("port-forward-websocket", "… WebSocket, through the server", Own, 1, 20_000, through(Way::PortForwardWebSocket)),
 
         scenario("delete", "delete a pod, 32 at once", All, 32, 3_000, Work::Delete),
         scenario("delete-collection", "deletecollection, per pod", All, 1, 4, Work::DeleteCollection),
@@ -182,7 +211,7 @@ pub(crate) const SCENARIOS: &[Scenario] = {
 /// `pintle-bench scenarios`.
 pub(crate) fn print_names() {
     for scenario in SCENARIOS {
-        println!("{:18} {}", scenario.name, scenario.title);
+        println!("{:22} {}", scenario.name, scenario.title);
     }
 }
 
@@ -270,6 +299,8 @@ impl Scenario {
             Work::CustomPatch(size) => custom::merge_patch(world, plan, size).await,
             Work::Install => custom::install(world, plan).await,
             Work::Admission(configured) => admission::create(world, plan, configured).await,
+            Work::Aggregation(what) => aggregation::measure(world, plan, what).await,
+            Work::Nodes(what) => nodes::measure(world, plan, what).await,
             Work::Delete => writes::delete(world, plan).await,
             Work::DeleteCollection => writes::delete_collection(world, plan).await,
         }

@@ -1,5 +1,6 @@
 //! Creates of small objects under admission: with nothing configured, with configurations that are about other
-//! objects, with a policy, a webhook, and a quota. The objects are small, so that the difference shows.
+//! objects, with a policy, a policy of many expressions, a webhook, and a quota. The objects are small, so that the
+//! difference shows.
 
 use std::time::Duration;
 
@@ -19,6 +20,9 @@ pub(super) enum Configured {
     /// resource elsewhere.
     NotMatching,
     Policy,
+    /// One policy with [`EXPRESSIONS`] validations: what a create costs more than with a policy of one, divided by
+    /// their number, is what an expression costs.
+    Expressions,
     Webhook,
     Quota,
 }
@@ -26,6 +30,7 @@ pub(super) enum Configured {
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 const POLICIES: usize = 50;
 const WEBHOOKS: usize = 20;
+const EXPRESSIONS: usize = 100;
 
 pub(super) async fn create(world: &World, plan: Plan, configured: Configured) -> Outcome {
     let namespace = format!("bench-admission-{}", configured.name());
@@ -103,6 +108,7 @@ impl Configured {
             Self::Nothing => "none",
             Self::NotMatching => "other",
             Self::Policy => "policy",
+            Self::Expressions => "expressions",
             Self::Webhook => "webhook",
             Self::Quota => "quota",
         }
@@ -121,6 +127,14 @@ impl Configured {
                 policies.chain(webhooks).collect()
             }
             Self::Policy => policy("one", 0, Some(namespace)),
+            Self::Expressions => {
+                let mut objects = policy("expressions", 0, Some(namespace));
+                let validations = (0..EXPRESSIONS).map(
+                    |n| json!({"expression": TYPICAL[n % TYPICAL.len()], "message": "refused"}),
+                );
+                objects[0].1["spec"]["validations"] = validations.collect();
+                objects
+            }
             Self::Webhook => {
                 let client = webhook.map(Webhook::client_config).unwrap_or_default();
                 vec![webhook_configuration("one", 0, Some(namespace), client)]
@@ -137,6 +151,16 @@ impl Configured {
         }
     }
 }
+
+/// Expressions of the kinds that the documentation of Kubernetes shows: names, required labels, values out of a list,
+/// a condition for all entries. Each holds for the bench's objects.
+const TYPICAL: [&str; 5] = [
+    "object.metadata.name.startsWith('c-') && size(object.metadata.name) < 100",
+    "has(object.metadata.labels) && 'team' in object.metadata.labels",
+    "object.metadata.labels['app'] in ['bench', 'web', 'api']",
+    "object.data.all(key, size(object.data[key]) < 100)",
+    "request.operation != 'DELETE' && (!has(object.immutable) || object.immutable == false)",
+];
 
 /// Objects of this resource; every second one that is not for the bench's own is about another.
 fn rules(number: usize, namespace: Option<&str>) -> Value {
