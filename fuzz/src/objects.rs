@@ -1,7 +1,7 @@
 //! Random objects of any type, from the schema alone.
 
 use meta::{
-    Map, Str, Value,
+    Map, RawJson, Str, Value,
     quantity::Quantity,
     time::{Duration, Time},
 };
@@ -89,6 +89,10 @@ impl<'a> Objects<'a> {
             | NodeType::SchemaOrStringArray(ty) => self.part(*ty, depth + 2, random),
             NodeType::AnyObject => any_object(random, 0),
             NodeType::Any => any(random, 0),
+            NodeType::Raw => match any(random, 0) {
+                Value::Null => Value::Null,
+                tree => RawJson::new(meta::json::to_string(&tree), tree).into(),
+            },
             NodeType::String if !node.enum_values.is_empty() && random.chance(80) => {
                 Value::String(random.pick(&node.enum_values).clone())
             }
