@@ -43,8 +43,8 @@ pub struct Seen {
     pub path: String,
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// Whether the client showed a certificate.
-    pub has_certificate: bool,
+    /// The certificate that the client showed, DER.
+    pub certificate: Option<Vec<u8>>,
     pub http2: bool,
 }
 
@@ -162,9 +162,11 @@ async fn serve(
 ) {
     // A client that does not trust the certificate closes the connection.
     let Ok(tls) = acceptor.accept(tcp).await else { return };
-    let has_certificate = tls.get_ref().1.peer_certificates().is_some();
+    let shown = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let certificate = shown.map(|certificate| certificate.to_vec());
     let service = service_fn(|mut request: Request<Incoming>| {
         let (seen, respond) = (seen.clone(), respond.clone());
+        let certificate = certificate.clone();
         async move {
             let upgrade = hyper::upgrade::on(&mut request);
             let (head, body) = request.into_parts();
@@ -176,7 +178,7 @@ async fn serve(
                 path,
                 headers: head.headers,
                 body,
-                has_certificate,
+                certificate,
                 http2: head.version == http::Version::HTTP_2,
             };
             seen.lock().expect("not poisoned").push(noted.clone());

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kube::config::Kubeconfig;
+use rustls::client::WantsClientCert;
 use rustls::crypto::aws_lc_rs;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
@@ -52,14 +54,7 @@ impl Credentials {
     /// A TLS configuration that trusts the server; `identified` decides whether the client shows
     /// its certificate.
     pub(crate) fn tls(&self, identified: bool, protocol: &[u8]) -> ClientConfig {
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(&self.authority) {
-            roots.add(certificate).expect("the CA is a certificate");
-        }
-        let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("ring speaks every version of TLS that rustls knows")
-            .with_root_certificates(roots);
+        let builder = self.trusting();
         let mut tls = match &self.identity {
             Some((chain, key)) if identified => {
                 let key = PrivateKeyDer::from_pem_slice(key).expect("the key is PEM");
@@ -71,6 +66,29 @@ impl Credentials {
         };
         tls.alpn_protocols = vec![protocol.to_vec()];
         tls
+    }
+
+    /// The same with any bytes as the client's certificates, leaf first.
+    pub(crate) fn tls_with_bytes(&self, chain: Vec<Vec<u8>>, protocol: &[u8]) -> ClientConfig {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key in PKCS #8");
+        let key = aws_lc_rs::sign::any_supported_type(&key).expect("a key that can sign");
+        let chain = chain.into_iter().map(CertificateDer::from).collect();
+        let certified = SingleCertAndKey::from(CertifiedKey::new(chain, key));
+        let mut tls = self.trusting().with_client_cert_resolver(Arc::new(certified));
+        tls.alpn_protocols = vec![protocol.to_vec()];
+        tls
+    }
+
+    fn trusting(&self) -> ConfigBuilder<ClientConfig, WantsClientCert> {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(&self.authority) {
+            roots.add(certificate).expect("the CA is a certificate");
+        }
+        ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("aws-lc has every version of TLS that rustls knows")
+            .with_root_certificates(roots)
     }
 }
 

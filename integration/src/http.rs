@@ -4,7 +4,6 @@
 //! plain tests and from async ones. Every request has a connection of its own.
 
 use std::future::Future;
-use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -81,6 +80,15 @@ impl Http {
     pub fn with_certificate(self, pair: &Pair) -> Self {
         let credentials = Arc::new(self.credentials.with_identity(pair));
         Self::build(credentials, self.protocol, true, None)
+    }
+
+    /// Shows these bytes as its client certificate, which need not be one.
+    #[must_use]
+    pub fn with_certificate_bytes(mut self, chain: Vec<Vec<u8>>) -> Self {
+        self.token = None;
+        let name: &[u8] = if self.protocol == Protocol::Http1 { b"http/1.1" } else { b"h2" };
+        self.tls = Arc::new(self.credentials.tls_with_bytes(chain, name));
+        self
     }
 
     fn build(
@@ -198,7 +206,10 @@ impl Http {
     }
 
     /// A TLS connection for bytes that no HTTP client would send. A read gives up after `patience`.
-    pub fn raw_blocking(&self, patience: Duration) -> anyhow::Result<impl Read + Write + use<>> {
+    pub fn raw_blocking(
+        &self,
+        patience: Duration,
+    ) -> anyhow::Result<StreamOwned<ClientConnection, std::net::TcpStream>> {
         let authority = self.authority()?;
         let port = authority.port_u16().unwrap_or(443);
         let tcp = std::net::TcpStream::connect((authority.host(), port))?;
@@ -297,7 +308,7 @@ impl RawConnection {
         let mut stream = self.stream.take().context("broken before")?;
         let (stream, read) = block_on(async move {
             let mut read = Vec::new();
-            // An end without a goodbye is an end too.
+            // A connection that ends without close_notify has ended too.
             while !enough(&read) && matches!(stream.read_buf(&mut read).await, Ok(1..)) {}
             Ok((stream, read))
         })?;

@@ -2,24 +2,13 @@
 //! nothing.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response};
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Empty, Full};
-use hyper::body::Incoming;
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
-use tokio::net::UnixListener;
-use tokio::task::{AbortHandle, JoinSet};
 
-use crate::http::runtime;
+use crate::grpc_plugin::GrpcPlugin;
 use crate::process::directory;
 use crate::process_cleanup::ProcessCleanup;
 
@@ -29,7 +18,7 @@ pub struct KmsPlugin {
     pub config: PathBuf,
     socket: PathBuf,
     key: Arc<Mutex<String>>,
-    server: Option<AbortHandle>,
+    server: Option<GrpcPlugin>,
     _cleanup: ProcessCleanup,
 }
 
@@ -73,72 +62,19 @@ impl KmsPlugin {
 
     /// Goes away, and takes its connections along.
     pub fn stop(&mut self) {
-        if let Some(server) = self.server.take() {
-            server.abort();
-            if self.socket.is_absolute() {
-                fs::remove_file(&self.socket).expect("the socket is there");
-            }
-        }
+        self.server = None;
     }
 
     pub fn start_again(&mut self) {
-        let _inside = runtime().enter();
-        let listener = UnixListener::bind(&self.socket).expect("a socket");
-        self.server = Some(runtime().spawn(serve(listener, self.key.clone())).abort_handle());
+        let key = self.key.clone();
+        self.server = Some(GrpcPlugin::start(&self.socket, move |method, message| {
+            let key = key.lock().expect("no holder panics").clone();
+            if key == "none" {
+                return Err("the plugin has no key".to_owned());
+            }
+            call(method, message, &key)
+        }));
     }
-}
-
-impl Drop for KmsPlugin {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-async fn serve(listener: UnixListener, key: Arc<Mutex<String>>) {
-    let mut connections = JoinSet::new();
-    while let Ok((socket, _)) = listener.accept().await {
-        let key = key.clone();
-        connections.spawn(async move {
-            let answer = service_fn(move |request| answer(request, key.clone()));
-            let server = http2::Builder::new(TokioExecutor::new());
-            let _ = server.serve_connection(TokioIo::new(socket), answer).await;
-        });
-    }
-}
-
-type Body = BoxBody<Bytes, Infallible>;
-
-async fn answer(
-    request: Request<Incoming>,
-    key: Arc<Mutex<String>>,
-) -> Result<Response<Body>, Infallible> {
-    let key = key.lock().expect("no holder panics").clone();
-    let method = request.uri().path().to_owned();
-    let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes);
-    // Behind the five bytes that say how long it is.
-    let message = body.ok().and_then(|body| body.get(5..).map(<[u8]>::to_vec));
-    let answer = match message {
-        _ if key == "none" => Err("the plugin has no key".to_owned()),
-        Some(message) => call(&method, &message, &key),
-        None => Err("there is no message".to_owned()),
-    };
-    let response = Response::builder().header("content-type", "application/grpc");
-    let header = |text: &str| HeaderValue::from_str(text).expect("plain text");
-    let response = match answer {
-        Ok(message) => {
-            let length = u32::try_from(message.len()).expect("a short message").to_be_bytes();
-            let framed: Vec<u8> = [&[0][..], &length, &message].concat();
-            let trailers =
-                HeaderMap::from_iter([(http::HeaderName::from_static("grpc-status"), header("0"))]);
-            let body = Full::new(Bytes::from(framed));
-            response.body(body.with_trailers(std::future::ready(Some(Ok(trailers)))).boxed())
-        }
-        Err(why) => response
-            .header("grpc-status", "2")
-            .header("grpc-message", header(&why))
-            .body(Empty::new().boxed()),
-    };
-    Ok(response.expect("a plain response"))
 }
 
 fn call(method: &str, message: &[u8], key: &str) -> Result<Vec<u8>, String> {

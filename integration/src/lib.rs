@@ -16,35 +16,50 @@
 pub mod aggregated_server;
 mod certificates;
 mod collector;
+mod connect_proxy;
 mod credentials;
 mod etcd;
 pub mod eventually;
+mod external_signer;
+mod grpc_plugin;
 pub mod http;
+pub mod http2;
 mod kms;
+mod konnectivity;
 pub mod kubectl;
+mod metrics_server;
 mod node_network;
 mod peer;
 mod process;
 mod process_cleanup;
 mod programs;
+mod routes;
 mod sample_apiserver;
 mod server;
+mod stand_in_nodes;
 mod webhook;
 pub mod websocket;
 
 pub use self::aggregated_server::AggregatedServer;
 pub use self::certificates::{Authority, Pair};
 pub use self::collector::{CollectedSpan, Collector};
+pub use self::connect_proxy::ConnectProxy;
 pub use self::etcd::{Etcd, TlsEtcd, etcd_url};
 pub use self::eventually::eventually;
+pub use self::external_signer::{ExternalSigner, SignerKey, SignerState};
 pub use self::http::{Answer, Connection, Http, Protocol, RawConnection, Stream};
 pub use self::kms::KmsPlugin;
+pub use self::konnectivity::KonnectivityServer;
 pub use self::kubectl::{Kubectl, Version};
-pub use self::node_network::{CraftedKubelet, Kubelet, NodeNetwork};
+pub use self::metrics_server::MetricsServer;
+pub use self::node_network::{
+    CraftedKubelet, Kubelet, NodeNetwork, Then, Way, own_address, stranger,
+};
 pub use self::programs::{
-    informer, peer as peer_program, pintle as pintle_program, pod_security_fixtures,
+    envtest, helm, informer, peer as peer_program, pintle as pintle_program, pod_security_fixtures,
     published_definitions,
 };
 pub use self::sample_apiserver::SampleApiServer;
 pub use self::server::{Flavour, Server, Shared, shared};
+pub use self::stand_in_nodes::StandInNodes;
 pub use self::webhook::{Reply, Webhook};

@@ -1,10 +1,10 @@
-//! A network of nodes and pods that is only in the test: an egress proxy (HTTP CONNECT on a unix socket)
-//! which connects documentation addresses (192.0.2.0/24) to listeners on loopback. The server never dials
-//! an address itself, so nothing has to be allowed that it refuses otherwise.
+//! A network of nodes and pods that is only in the test: an egress proxy which connects documentation addresses
+//! (192.0.2.0/24) to listeners on loopback. The server never dials an address itself, so nothing has to be
+//! allowed that it refuses otherwise. Where it shall dial, the node has an address of this machine.
 
-use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::net::{IpAddr, UdpSocket};
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
@@ -13,12 +13,14 @@ use rustls::crypto::aws_lc_rs;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 
 use crate::certificates::Authority;
+use crate::connect_proxy::ConnectProxy;
 use crate::http::runtime;
+use crate::konnectivity::KonnectivityServer;
 use crate::process::{Process, directory};
 use crate::process_cleanup::ProcessCleanup;
 use crate::programs;
@@ -29,13 +31,35 @@ pub struct NodeNetwork {
     pub server: Server,
     pub kubelet: Kubelet,
     authority: Authority,
-    routes: Routes,
-    proxy: AbortHandle,
+    proxy: Proxy,
     _cleanup: Arc<ProcessCleanup>,
 }
 
-/// From an address and a port to a port on loopback.
-type Routes = Arc<Mutex<HashMap<String, u16>>>;
+/// How the server reaches the node.
+pub enum Way {
+    /// HTTP CONNECT on a unix socket.
+    ConnectUnix,
+    /// HTTP CONNECT over TLS.
+    ConnectTls,
+    Konnectivity,
+    /// An address of this machine that is not loopback.
+    Direct(IpAddr),
+}
+
+enum Proxy {
+    Connect(ConnectProxy),
+    Konnectivity(KonnectivityServer),
+    Direct(AbortHandle),
+}
+
+/// The address by which other machines would see this one. None: it has no network but loopback.
+pub fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Nothing is sent: the kernel only chooses a source.
+    socket.connect("198.51.100.1:9").ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_loopback() && !address.is_unspecified()).then_some(address)
+}
 
 /// A kubelet that is running.
 pub struct Kubelet {
@@ -62,40 +86,72 @@ impl NodeNetwork {
 
     /// With additional flags.
     pub fn with(flags: &[&str]) -> Self {
+        Self::by(&Way::ConnectUnix, flags)
+    }
+
+    /// The same by another way.
+    pub fn by(way: &Way, flags: &[&str]) -> Self {
         let cleanup = Arc::new(ProcessCleanup::new());
         let home = directory(cleanup.directory(), "nodes");
         let authority = Authority::new("kubelets");
-        let kubelet = kubelet(&home, &authority, &cleanup);
-        let (routes, proxy) = proxy(&home.join("s"));
-        let config = home.join("egress.yaml");
-        let text = json!({
-            "apiVersion": "apiserver.k8s.io/v1beta1",
-            "kind": "EgressSelectorConfiguration",
-            "egressSelections": [{"name": "cluster", "connection": {
-                "proxyProtocol": "HTTPConnect",
-                "transport": {"uds": {"udsName": home.join("s")}},
-            }}],
-        });
-        fs::write(&config, text.to_string()).expect("a file");
+        let address = match way {
+            Way::Direct(address) => address.to_string(),
+            _ => Self::NODE_ADDRESS.to_owned(),
+        };
+        let kubelet = kubelet(&home, &authority, &address, &cleanup);
+        let (proxy, node_port) = match way {
+            Way::ConnectUnix => (Proxy::Connect(ConnectProxy::start(&home.join("s"))), 10250),
+            Way::ConnectTls => (Proxy::Connect(ConnectProxy::start_with_tls(&home)), 10250),
+            Way::Konnectivity => {
+                (Proxy::Konnectivity(KonnectivityServer::start(&home.join("k"))), 10250)
+            }
+            Way::Direct(address) => {
+                let (port, relay) = relay(*address, kubelet.port);
+                (Proxy::Direct(relay), port)
+            }
+        };
+        let selection = match &proxy {
+            Proxy::Connect(proxy) => Some(proxy.selection("cluster")),
+            Proxy::Konnectivity(proxy) => Some(proxy.selection("cluster")),
+            Proxy::Direct(_) => None,
+        };
         let path = |name: &str| home.join(name).display().to_string();
-        let own = [
-            format!("--egress-selector-config-file={}", config.display()),
+        let mut own = vec![
             format!("--kubelet-certificate-authority={}", path("ca.crt")),
             format!("--kubelet-client-certificate={}", path("client.crt")),
             format!("--kubelet-client-key={}", path("client.key")),
             "--kubelet-preferred-address-types=InternalIP,Hostname".to_owned(),
         ];
+        if let Some(selection) = selection {
+            let config = path("egress.yaml");
+            fs::write(&config, ConnectProxy::configuration(&[selection])).expect("a file");
+            own.push(format!("--egress-selector-config-file={config}"));
+        }
         let all: Vec<&str> = own.iter().map(String::as_str).chain(flags.iter().copied()).collect();
         let server = Server::with(Flavour::from_env(), &all);
-        let network = Self { server, kubelet, authority, routes, proxy, _cleanup: cleanup };
-        network.route(&format!("{}:10250", Self::NODE_ADDRESS), network.kubelet.port);
-        network.add_node(Self::NODE, Self::NODE_ADDRESS, &json!({}));
+        let network = Self { server, kubelet, authority, proxy, _cleanup: cleanup };
+        network.route(&format!("{address}:10250"), network.kubelet.port);
+        let port = json!({"daemonEndpoints": {"kubeletEndpoint": {"Port": node_port}}});
+        network.add_node(Self::NODE, &address, &port);
         network
     }
 
     /// Connections to this address and port go to a port on loopback.
     pub fn route(&self, address: &str, port: u16) {
-        self.routes.lock().expect("no panics").insert(address.to_owned(), port);
+        match &self.proxy {
+            Proxy::Connect(proxy) => proxy.route(address, port),
+            Proxy::Konnectivity(proxy) => proxy.route(address, port),
+            Proxy::Direct(_) => {}
+        }
+    }
+
+    /// What the egress proxy was asked for.
+    pub fn targets(&self) -> Vec<String> {
+        match &self.proxy {
+            Proxy::Connect(proxy) => proxy.targets(),
+            Proxy::Konnectivity(proxy) => proxy.targets(),
+            Proxy::Direct(_) => Vec::new(),
+        }
     }
 
     /// A node with this address; `status` has what else its status says.
@@ -120,7 +176,18 @@ impl NodeNetwork {
 
     /// A node whose kubelet answers every request with the same bytes and then listens.
     pub fn add_crafted_node(&self, name: &str, address: &str, answer: Vec<u8>) -> CraftedKubelet {
-        let kubelet = CraftedKubelet::start(&self.authority, address, answer);
+        self.add_crafted_node_that(name, address, answer, Then::Listen)
+    }
+
+    /// The same, with what it does after its answer.
+    pub fn add_crafted_node_that(
+        &self,
+        name: &str,
+        address: &str,
+        answer: Vec<u8>,
+        then: Then,
+    ) -> CraftedKubelet {
+        let kubelet = CraftedKubelet::start(&self.authority, address, answer, then);
         self.route(&format!("{address}:10250"), kubelet.port);
         self.add_node(name, address, &json!({}));
         kubelet
@@ -169,10 +236,19 @@ impl NodeNetwork {
     }
 }
 
-impl Drop for NodeNetwork {
-    fn drop(&mut self) {
-        self.proxy.abort();
-    }
+/// A server at an address of this machine that answers like a kubelet, with a certificate of an unknown authority.
+pub fn stranger(address: IpAddr) -> CraftedKubelet {
+    let authority = Authority::new("strangers");
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec();
+    CraftedKubelet::at(&authority, address, &address.to_string(), answer, Then::Listen)
+}
+
+/// What a crafted kubelet does after its answer.
+pub enum Then {
+    Listen,
+    Close,
+    /// Sends these bytes again and again.
+    Repeat(Vec<u8>),
 }
 
 /// A kubelet that does not play by the rules.
@@ -183,7 +259,12 @@ pub struct CraftedKubelet {
 }
 
 impl CraftedKubelet {
-    fn start(authority: &Authority, address: &str, answer: Vec<u8>) -> Self {
+    fn start(authority: &Authority, address: &str, answer: Vec<u8>, then: Then) -> Self {
+        Self::at(authority, [127, 0, 0, 1].into(), address, answer, then)
+    }
+
+    /// It listens at one address, and is known by another.
+    fn at(authority: &Authority, at: IpAddr, address: &str, answer: Vec<u8>, then: Then) -> Self {
         let pair = authority.server(&[address]);
         let certificate = CertificateDer::from_pem_slice(pair.certificate.as_bytes());
         let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes());
@@ -196,7 +277,8 @@ impl CraftedKubelet {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let received = Arc::new(Mutex::new(Vec::new()));
         let heard = received.clone();
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let answer = Arc::new((answer, then));
+        let listener = std::net::TcpListener::bind((at, 0)).expect("a free port");
         listener.set_nonblocking(true).expect("sockets can be non-blocking");
         let port = listener.local_addr().expect("a bound socket has an address").port();
         let serving = runtime().spawn(async move {
@@ -210,8 +292,16 @@ impl CraftedKubelet {
                     while !head.ends_with(b"\r\n\r\n") && head.len() < 65536 {
                         head.push(tls.read_u8().await?);
                     }
-                    tls.write_all(&answer).await?;
+                    let (answer, then) = &*answer;
+                    tls.write_all(answer).await?;
                     tls.flush().await?;
+                    match then {
+                        Then::Listen => {}
+                        Then::Close => return tls.shutdown().await,
+                        Then::Repeat(bytes) => loop {
+                            tls.write_all(bytes).await?;
+                        },
+                    }
                     let mut rest = Vec::new();
                     let _ = tls.read_to_end(&mut rest).await;
                     let rest = String::from_utf8_lossy(&rest).into_owned();
@@ -221,6 +311,10 @@ impl CraftedKubelet {
             }
         });
         Self { port, received, serving: serving.abort_handle() }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// What came after the head of each request, on connections that have ended.
@@ -235,11 +329,39 @@ impl Drop for CraftedKubelet {
     }
 }
 
-fn kubelet(home: &Path, authority: &Authority, cleanup: &Arc<ProcessCleanup>) -> Kubelet {
+impl Drop for NodeNetwork {
+    fn drop(&mut self) {
+        if let Proxy::Direct(relay) = &self.proxy {
+            relay.abort();
+        }
+    }
+}
+
+/// A port at an address of this machine that leads to one on loopback.
+fn relay(address: IpAddr, to: u16) -> (u16, AbortHandle) {
+    let listener = std::net::TcpListener::bind((address, 0)).expect("a free port");
+    listener.set_nonblocking(true).expect("sockets can be non-blocking");
+    let port = listener.local_addr().expect("a bound socket has an address").port();
+    let relay = runtime().spawn(async move {
+        let listener = TcpListener::from_std(listener).expect("the runtime takes the socket");
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut kubelet = TcpStream::connect(("127.0.0.1", to)).await?;
+                copy_bidirectional(&mut client, &mut kubelet).await
+            });
+        }
+    });
+    (port, relay.abort_handle())
+}
+
+fn kubelet(
+    home: &Path,
+    authority: &Authority,
+    address: &str,
+    cleanup: &Arc<ProcessCleanup>,
+) -> Kubelet {
     fs::write(home.join("ca.crt"), &authority.pem).expect("a file");
-    authority
-        .server(&[NodeNetwork::NODE_ADDRESS, NodeNetwork::OTHER_ADDRESS])
-        .write(home, "server");
+    authority.server(&[address, NodeNetwork::OTHER_ADDRESS]).write(home, "server");
     authority.client("kube-apiserver-kubelet-client", &["system:masters"]).write(home, "client");
     let mut command = Command::new(programs::tool("kubelet"));
     for (flag, file) in [("cert", "server.crt"), ("key", "server.key"), ("client-ca", "ca.crt")] {
@@ -248,35 +370,4 @@ fn kubelet(home: &Path, authority: &Authority, cleanup: &Arc<ProcessCleanup>) ->
     let process = Process::start("kubelet", command, cleanup);
     let port = process.wait_for_line(|line| line.rsplit_once(':')?.1.parse().ok());
     Kubelet { process, port }
-}
-
-/// The proxy on a socket, and what it knows.
-fn proxy(socket: &Path) -> (Routes, AbortHandle) {
-    let routes = Routes::default();
-    let known = routes.clone();
-    let socket: PathBuf = socket.to_owned();
-    let _runtime = runtime().enter();
-    let listener = UnixListener::bind(socket).expect("a free socket");
-    let serving = runtime().spawn(async move {
-        while let Ok((client, _)) = listener.accept().await {
-            tokio::spawn(connect(client, known.clone()));
-        }
-    });
-    (routes, serving.abort_handle())
-}
-
-async fn connect(mut client: UnixStream, routes: Routes) -> std::io::Result<()> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") && head.len() < 4096 {
-        head.push(client.read_u8().await?);
-    }
-    let head = String::from_utf8_lossy(&head).into_owned();
-    let target = head.strip_prefix("CONNECT ").and_then(|rest| rest.split(' ').next());
-    let port = target.and_then(|target| routes.lock().expect("no panics").get(target).copied());
-    let Some(port) = port else {
-        return client.write_all(b"HTTP/1.1 502 Bad Gateway\r\n\r\n").await;
-    };
-    let mut backend = TcpStream::connect(("127.0.0.1", port)).await?;
-    client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
-    copy_bidirectional(&mut client, &mut backend).await.map(drop)
 }

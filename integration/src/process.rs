@@ -91,7 +91,7 @@ impl Process {
         self.kill_and_wait();
     }
 
-    /// Waits until the program has ended by itself, without a goodbye.
+    /// Waits until the program has ended by itself.
     pub(crate) fn wait_for_death(mut self, why: &str) {
         let status = eventually(&format!("{} dies at {why}", self.name), || {
             self.child.try_wait().expect("a child can be waited for")
@@ -154,7 +154,8 @@ pub(crate) fn forward_lines(
         for line in BufReader::new(pipe).lines() {
             let Ok(line) = line else { break };
             if let Some(copy) = &mut copy {
-                let _ = writeln!(copy, "{line}");
+                // In one write: the program's stderr goes to the same file.
+                let _ = copy.write_all(format!("{line}\n").as_bytes());
             }
             // Without a receiver the pipe still has to be drained.
             let _ = sender.send(line);

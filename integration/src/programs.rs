@@ -75,6 +75,16 @@ pub fn informer() -> PathBuf {
     tool("informer")
 }
 
+/// helm 3 or 4.
+pub fn helm(version: u32) -> PathBuf {
+    tool(if version == 3 { "helm-3" } else { "helm" })
+}
+
+/// A suite on controller-runtime's envtest, and the directory of its definitions; see `tools/envtest`.
+pub fn envtest() -> (PathBuf, PathBuf) {
+    (tool("envtest"), root().join("tools/envtest/crds"))
+}
+
 /// The real kube-apiserver, if there is one: `PINTLE_PEER`, or what `make peer` has built. It is not
 /// built here: that takes many minutes.
 pub fn peer() -> Option<PathBuf> {
@@ -82,12 +92,12 @@ pub fn peer() -> Option<PathBuf> {
     env::var_os("PINTLE_PEER").map(PathBuf::from).or_else(|| built.exists().then_some(built))
 }
 
-/// The real kube-controller-manager, if `make peer` has built one.
+/// The real kube-controller-manager, if `make tools` has built one.
 pub(crate) fn controller_manager() -> Option<PathBuf> {
     component("kube-controller-manager")
 }
 
-/// A component of the control plane, if `make peer` or `make control-plane` has built it.
+/// A component of the control plane, if `make tools` has built it.
 pub(crate) fn component(name: &str) -> Option<PathBuf> {
     let built = root().join("tools/bin").join(name);
     built.exists().then_some(built)

@@ -50,7 +50,7 @@ impl SampleApiServer {
         self.port
     }
 
-    /// Ends it without a goodbye.
+    /// Kills it.
     pub fn kill(&mut self) {
         self.process.take().expect("it is running").kill();
     }

@@ -58,6 +58,10 @@ pub struct Server {
     flags: Vec<String>,
     /// File size limit of Pintle's next run, in KB.
     file_limit: Option<u64>,
+    /// Limit of open files of Pintle's next run.
+    descriptor_limit: Option<u64>,
+    /// What Pintle sees as /etc/hosts.
+    hosts: Option<PathBuf>,
     /// The failpoint of Pintle's next run.
     dies_at: Option<String>,
     peer: Option<Peer>,
@@ -95,6 +99,21 @@ impl Server {
     /// only.
     pub fn on_plain_etcd(flavour: Flavour) -> Self {
         Self::over(flavour, Some(Part::plain(etcd::shared())), &[])
+    }
+
+    /// Pintle with a file of host names of its own. None: this user may not mount one.
+    pub fn with_hosts(flavour: Flavour, flags: &[&str], hosts: &Path) -> Option<Self> {
+        let mut probe = Command::new("unshare");
+        let probe = probe.args(UNSHARE).arg("true").stderr(Stdio::null()).status();
+        if !probe.is_ok_and(|status| status.success()) {
+            return None;
+        }
+        let etcd = (flavour != Flavour::Embedded).then(Part::shared);
+        let mut server = Self::new(flavour, etcd, Arc::new(ProcessCleanup::new()));
+        server.set_flags(flags);
+        server.hosts = Some(hosts.to_owned());
+        server.start_again();
+        Some(server)
     }
 
     fn over(flavour: Flavour, etcd: Option<Part>, flags: &[&str]) -> Self {
@@ -150,6 +169,8 @@ impl Server {
             address: None,
             flags: Vec::new(),
             file_limit: None,
+            descriptor_limit: None,
+            hosts: None,
             dies_at: None,
             peer,
             controllers: None,
@@ -224,19 +245,27 @@ impl Server {
             Some(address) => address.url.rsplit(':').next().unwrap_or("0").to_owned(),
             None => "0".to_owned(),
         };
-        let mut command = match self.file_limit {
-            None => Command::new(programs::pintle()),
-            Some(kilobytes) => {
-                // The signal is ignored, so that a write beyond the limit fails as on a full disk.
-                let mut shell = Command::new("bash");
-                let script = format!("trap '' XFSZ; ulimit -S -f {kilobytes}; exec \"$0\" \"$@\"");
-                shell.arg("-c").arg(script).arg(programs::pintle());
-                shell
-            }
+        // The signal is ignored, so that a write beyond the limit fails as on a full disk.
+        let files = self.file_limit.map(|kb| format!("trap '' XFSZ; ulimit -S -f {kb}; "));
+        let descriptors = self.descriptor_limit.map(|count| format!("ulimit -n {count}; "));
+        let limits: String = files.into_iter().chain(descriptors).collect();
+        let mut command = if let Some(hosts) = &self.hosts {
+            let mut shell = Command::new("unshare");
+            let mount = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+            shell.args(UNSHARE).args(["bash", "-c", mount]).arg(hosts).arg(programs::pintle());
+            shell
+        } else if limits.is_empty() {
+            Command::new(programs::pintle())
+        } else {
+            let mut shell = Command::new("bash");
+            shell.arg("-c").arg(format!("{limits}exec \"$0\" \"$@\"")).arg(programs::pintle());
+            shell
         };
         command
             .arg(format!("--data-dir={}", self.data_directory().display()))
             .arg(format!("--secure-port={port}"))
+            // Over etcd the default is every address.
+            .arg("--bind-address=127.0.0.1")
             .envs(self.dies_at.as_ref().map(|point| ("PINTLE_DIE_AT", point)));
         if let Some(etcd) = &self.etcd {
             command.arg(format!("--etcd-servers={}", etcd.etcd.url));
@@ -255,6 +284,11 @@ impl Server {
     /// Limits the file size in the next run of Pintle, to simulate a full disk.
     pub fn limit_files(&mut self, kilobytes: u64) {
         self.file_limit = Some(kilobytes);
+    }
+
+    /// Limits the number of open files in the next run of Pintle.
+    pub fn limit_descriptors(&mut self, count: u64) {
+        self.descriptor_limit = Some(count);
     }
 
     /// Makes Pintle's next run exit at the `nth` pass of a point of `store::failpoint`.
@@ -421,6 +455,9 @@ impl Server {
         self.address.as_ref().expect("a server has an address once it was ready")
     }
 }
+
+/// Mounts of its own, for any user where user namespaces are allowed.
+const UNSHARE: [&str; 2] = ["--map-root-user", "--mount"];
 
 /// Parses the server's ready line: `… https://host:port … kubectl --kubeconfig <path> get ns`.
 fn ready_line(line: &str) -> Option<Address> {

@@ -50,7 +50,10 @@ pub enum Reply {
     Never,
 }
 
-type Respond = Arc<dyn Fn(&str, Value) -> Reply + Send + Sync>;
+type Respond = Arc<dyn Fn(&str, &[u8]) -> Reply + Send + Sync>;
+
+/// What a Service with this name is called by those who call it; certificates are for this name, too.
+const SERVICE: (&str, &str) = ("default", "exchanges-webhook");
 
 impl Webhook {
     /// Starts one that makes of each JSON body the JSON that it answers.
@@ -60,16 +63,19 @@ impl Webhook {
 
     /// The same, by the path of the request.
     pub fn by_path(respond: impl Fn(&str, Value) -> Value + Send + Sync + 'static) -> Self {
-        Self::serve(move |path, asked| Reply::Json(respond(path, asked)))
+        Self::with_body(move |path, asked| Reply::Json(respond(path, parse(asked))))
     }
 
     /// Starts one that may misbehave.
     pub fn start_with(respond: impl Fn(Value) -> Reply + Send + Sync + 'static) -> Self {
-        Self::serve(move |_, asked| respond(asked))
+        Self::with_body(move |_, asked| respond(parse(asked)))
     }
 
-    fn serve(respond: impl Fn(&str, Value) -> Reply + Send + Sync + 'static) -> Self {
-        let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]);
+    /// Starts one that reads bodies to the byte.
+    pub fn with_body(respond: impl Fn(&str, &[u8]) -> Reply + Send + Sync + 'static) -> Self {
+        let (namespace, service) = SERVICE;
+        let names = ["127.0.0.1".to_owned(), format!("{service}.{namespace}.svc")];
+        let own = rcgen::generate_simple_self_signed(names);
         let own = own.expect("a certificate can be made");
         let ca_bundle = STANDARD.encode(own.cert.pem());
         let key = PrivateKeyDer::Pkcs8(own.signing_key.serialize_der().into());
@@ -101,6 +107,10 @@ impl Webhook {
             "current-context": "hook",
         })
         .to_string()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.address.port()
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -157,12 +167,16 @@ async fn answer(
     *counts.headers.lock().expect("no thread panics while holding it") = request.headers().clone();
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes);
-    let asked = body.ok().and_then(|body| serde_json::from_slice(&body).ok()).unwrap_or_default();
-    let answer = match respond(&path, asked) {
+    let answer = match respond(&path, &body.unwrap_or_default()) {
         Reply::Json(answer) => answer.to_string(),
         Reply::Raw(response) => return Ok(response.map(Full::new)),
         Reply::Never => std::future::pending().await,
     };
     let response = Response::builder().header("content-type", "application/json");
     Ok(response.body(Full::new(answer.into())).expect("a plain response"))
+}
+
+/// Null: it is no JSON.
+fn parse(body: &[u8]) -> Value {
+    serde_json::from_slice(body).unwrap_or_default()
 }

@@ -96,7 +96,7 @@ impl WebSocket {
         }
     }
 
-    /// The payloads of all frames of this kind, up to the server's goodbye, which must come.
+    /// The payloads of all frames of this kind, up to the server's close frame, which must come.
     #[track_caller]
     pub fn until_goodbye(&mut self, opcode: u8) -> Vec<Vec<u8>> {
         let mut payloads = Vec::new();

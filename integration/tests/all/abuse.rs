@@ -5,16 +5,24 @@
 //! `make abuse` runs them at full size against the release binary. `make test` runs them against the
 //! debug binary with smaller inputs; it has no bound on latency then, because other tests run beside it.
 
+mod aggregated;
+mod audited;
 mod bodies;
 mod custom;
 mod framing;
+mod hooks;
+mod identity;
+mod many;
 mod objects;
 mod patches;
+mod policies;
 mod requests;
+mod streams;
 
 use std::{
     collections::BTreeMap,
     env, fs,
+    io::Write as _,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -25,7 +33,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{Method, Request};
-use integration::{Answer, Flavour, Http, Protocol, Server, eventually};
+use integration::{Answer, Flavour, Http, NodeNetwork, Protocol, Server, eventually};
 use serde_json::{Value, json};
 
 pub(crate) const JSON: &str = "application/json";
@@ -36,7 +44,7 @@ pub(crate) const CBOR: &str = "application/cbor";
 /// The namespace that the attacks work in.
 pub(crate) const NAMESPACE: &str = "abuse";
 
-/// Who attacks.
+/// The attacking client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Client {
     Anonymous,
@@ -54,9 +62,13 @@ pub(crate) struct Case {
     client: Client,
     codes: &'static [u16],
     attack: Attack,
+    /// What an administrator does first and afterwards, which is not measured.
+    before: Option<Preparation>,
+    after: Option<Preparation>,
 }
 
 type Attack = Box<dyn Fn(&Http) -> Outcome>;
+type Preparation = Box<dyn Fn(&Http)>;
 
 /// What an attacker got: the last status code, and the bytes of the longest answer. The code is 0 when
 /// the server closed the connection without an answer.
@@ -64,6 +76,13 @@ type Attack = Box<dyn Fn(&Http) -> Outcome>;
 pub(crate) struct Outcome {
     pub(crate) code: u16,
     pub(crate) bytes: usize,
+}
+
+impl Outcome {
+    /// Of an attack whose answer is as long as it should be.
+    pub(crate) fn code(code: u16) -> Self {
+        Self { code, bytes: 0 }
+    }
 }
 
 impl From<&Answer> for Outcome {
@@ -81,7 +100,17 @@ impl Case {
         codes: &'static [u16],
         attack: impl Fn(&Http) -> Outcome + 'static,
     ) -> Self {
-        Self { name, client, codes, attack: Box::new(attack) }
+        Self { name, client, codes, attack: Box::new(attack), before: None, after: None }
+    }
+
+    pub(crate) fn before(mut self, prepare: impl Fn(&Http) + 'static) -> Self {
+        self.before = Some(Box::new(prepare));
+        self
+    }
+
+    pub(crate) fn after(mut self, clean_up: impl Fn(&Http) + 'static) -> Self {
+        self.after = Some(Box::new(clean_up));
+        self
     }
 
     /// One request with a body.
@@ -122,6 +151,21 @@ pub(crate) fn request(http: &Http, path: &str, headers: &[(&'static str, String)
     }
 }
 
+/// Bytes over TLS.
+pub(crate) type Raw = rustls::StreamOwned<rustls::ClientConnection, std::net::TcpStream>;
+
+/// A connection on which this was sent, and nothing was read yet. A read waits long, a write that makes no progress does
+/// not: the server need not read what floods it.
+pub(crate) fn open(http: &Http, head: &str) -> Raw {
+    let mut stream = http.raw_blocking(Duration::from_secs(30)).expect("the server accepts");
+    stream.write_all(head.as_bytes()).expect("the server reads");
+    stream.sock.set_write_timeout(Some(SILENCE)).expect("a socket");
+    stream
+}
+
+/// A peer that is silent for so long is done.
+pub(crate) const SILENCE: Duration = Duration::from_secs(3);
+
 /// The sizes of `make abuse`; everything is smaller in the debug binary, which is some ten times slower.
 pub(crate) fn sized(full: usize) -> usize {
     if is_full() { full } else { full / 8 }
@@ -150,16 +194,13 @@ fn bounds() -> Bounds {
 }
 
 /// A server with a client for each attacker.
-struct Arena {
-    server: Server,
+struct Arena<'a> {
+    server: &'a Server,
     clients: BTreeMap<Client, Http>,
 }
 
-impl Arena {
-    fn new() -> Self {
-        // CBOR is off by default.
-        let flags = ["--feature-gates=CBORServingAndStorage=true"];
-        let server = Server::with(Flavour::from_env(), &flags);
+impl<'a> Arena<'a> {
+    fn new(server: &'a Server) -> Self {
         let admin = server.http();
         admin.post("/api/v1/namespaces", &json!({"metadata": {"name": NAMESPACE}})).expect(201);
         let mut clients = BTreeMap::from([
@@ -204,15 +245,22 @@ impl Arena {
     }
 
     /// Runs one attack and says what was beyond its bounds.
-    fn run(&mut self, case: &Case) -> Measured {
+    fn run(&self, case: &Case) -> Measured {
         let http = &self.clients[&case.client];
-        let before = Usage::of(&self.server, true);
+        let admin = self.server.http();
+        if let Some(prepare) = &case.before {
+            prepare(&admin);
+        }
+        let before = Usage::of(self.server, true);
         let began = Instant::now();
-        let neighbour = Neighbour::start(&self.server);
+        let neighbour = Neighbour::start(self.server);
         let outcome = (case.attack)(http);
         let latency = neighbour.stop();
         let wall = began.elapsed();
-        let after = Usage::of(&self.server, false);
+        let after = Usage::of(self.server, false);
+        if let Some(clean_up) = &case.after {
+            clean_up(&admin);
+        }
         Measured {
             outcome,
             cpu: after.cpu.saturating_sub(before.cpu),
@@ -220,6 +268,33 @@ impl Arena {
             latency,
             wall,
         }
+    }
+
+    /// Runs all attacks, and fails if one was beyond its bounds.
+    fn run_all(&self, cases: impl Iterator<Item = Case>) {
+        let wanted = env::var("PINTLE_ABUSE_CASE").unwrap_or_default();
+        let mut failures = Vec::new();
+        for case in cases.filter(|case| case.name.contains(&wanted)) {
+            let measured = self.run(&case);
+            let violations = measured.violations(&case);
+            eprintln!(
+                "{:<58} {:>3}  cpu {:>5} ms  +{:>4} MB  {:>8} B  p99 {:>4} ms  {:>6} ms  {}",
+                case.name,
+                measured.outcome.code,
+                measured.cpu.as_millis(),
+                measured.memory_kb >> 10,
+                measured.outcome.bytes,
+                measured.latency.as_millis(),
+                measured.wall.as_millis(),
+                violations.join("; "),
+            );
+            failures
+                .extend(violations.iter().map(|violation| format!("{}: {violation}", case.name)));
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+        // And afterwards it still does what it is for.
+        let version = self.server.http().over(Protocol::Http2).get("/version").expect(200);
+        assert_eq!(version["major"], Value::from("1"));
     }
 }
 
@@ -319,35 +394,56 @@ impl Neighbour {
 
 #[test]
 fn every_attack_stays_within_its_bounds() {
-    let mut arena = Arena::new();
-    let wanted = env::var("PINTLE_ABUSE_CASE").unwrap_or_default();
+    // CBOR is off by default.
+    let flags = ["--feature-gates=CBORServingAndStorage=true"];
+    let server = Server::with(Flavour::from_env(), &flags);
+    let arena = Arena::new(&server);
     let all = [
         bodies::cases(),
         patches::cases(),
         objects::cases(),
         custom::cases(),
         requests::cases(),
+        identity::cases(),
         framing::cases(),
     ];
-    let mut failures = Vec::new();
-    for case in all.into_iter().flatten().filter(|case| case.name.contains(&wanted)) {
-        let measured = arena.run(&case);
-        let violations = measured.violations(&case);
-        eprintln!(
-            "{:<58} {:>3}  cpu {:>5} ms  +{:>4} MB  {:>8} B  p99 {:>4} ms  {:>6} ms  {}",
-            case.name,
-            measured.outcome.code,
-            measured.cpu.as_millis(),
-            measured.memory_kb >> 10,
-            measured.outcome.bytes,
-            measured.latency.as_millis(),
-            measured.wall.as_millis(),
-            violations.join("; "),
-        );
-        failures.extend(violations.iter().map(|violation| format!("{}: {violation}", case.name)));
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
-    // And afterwards it still does what it is for.
-    let version = arena.server.http().over(Protocol::Http2).get("/version").expect(200);
-    assert_eq!(version["major"], Value::from("1"));
+    arena.run_all(all.into_iter().flatten());
+}
+
+/// Kubelets that flood, stall and answer garbage, and clients of exec, attach, port-forward and logs that do.
+#[test]
+fn attacks_through_kubelets_stay_within_their_bounds() {
+    let network = NodeNetwork::start();
+    let arena = Arena::new(&network.server);
+    arena.run_all(streams::cases(&network).into_iter());
+}
+
+/// Webhooks of admission and conversion, and aggregated servers.
+#[test]
+fn attacks_through_other_servers_stay_within_their_bounds() {
+    let server = Server::with(Flavour::from_env(), &[]);
+    let arena = Arena::new(&server);
+    let all = [hooks::cases(), aggregated::cases()];
+    arena.run_all(all.into_iter().flatten());
+}
+
+/// Policies, quotas, flow control, definitions, watches, and an audit log of all bodies.
+#[test]
+fn attacks_on_what_every_request_passes_stay_within_their_bounds() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let policy = directory.path().join("policy.yaml");
+    let rules = format!(
+        "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n\
+         - {{level: RequestResponse, namespaces: [{NAMESPACE}]}}\n- {{level: Metadata}}\n"
+    );
+    fs::write(&policy, rules).expect("a file");
+    let log = directory.path().join("audit.log");
+    let flags = [
+        format!("--audit-policy-file={}", policy.display()),
+        format!("--audit-log-path={}", log.display()),
+    ];
+    let server = Server::with(Flavour::from_env(), &[&flags[0], &flags[1]]);
+    let arena = Arena::new(&server);
+    let all = [policies::cases(), many::cases(), audited::cases(&log)];
+    arena.run_all(all.into_iter().flatten());
 }

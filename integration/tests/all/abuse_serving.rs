@@ -5,24 +5,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::Request;
+use integration::http2::{GOAWAY, PREFACE, SETTINGS, frame};
 use integration::{Flavour, Http, Protocol, RawConnection, Server, shared};
 use serde_json::json;
-
-const SETTINGS: u8 = 4;
-const GOAWAY: u8 = 7;
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
-    frame.extend([kind, flags]);
-    frame.extend(stream.to_be_bytes());
-    frame.extend(payload);
-    frame
-}
 
 /// An HTTP/2 connection whose client lets the server send no data, with GETs of a path.
 fn closed_windows(http: &Http, path: &str, gets: u32) -> RawConnection {
     let mut connection = http.clone().over(Protocol::Http2).raw().expect("connected");
-    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    let mut bytes = PREFACE.to_vec();
     bytes.extend(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
     for get in 0..gets {
         // Method GET and scheme https from the static table, path and authority as literals.

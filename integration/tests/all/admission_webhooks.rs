@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::Response;
-use integration::{Answer, Http, Reply, Shared, Webhook, eventually, shared};
+use integration::{Answer, Flavour, Http, Reply, Server, Shared, Webhook, eventually, shared};
 use serde_json::{Value, json};
 
 const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
@@ -320,6 +320,14 @@ fn failures() -> Vec<(&'static str, Webhook, Value, &'static str)> {
                 answer
             }),
             "failed calling webhook",
+        ),
+        with(
+            Webhook::start(|review| {
+                let mut answer = answer(&review, json!({"allowed": true}));
+                answer["apiVersion"] = "admission.k8s.io/v1beta1".into();
+                answer
+            }),
+            "converting (v1beta1.AdmissionReview) to (v1.AdmissionReview): unknown conversion",
         ),
     ];
     all.push(("", idle, unreachable, "connect: connection refused"));
@@ -712,4 +720,123 @@ fn webhooks_are_counted() {
     ] {
         assert!(metrics.contains(line), "{line}");
     }
+}
+
+#[test]
+fn webhooks_get_the_credentials_of_the_admission_configuration() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let write = |name: &str, value: &Value| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, value.to_string()).expect("a file");
+        path.display().to_string()
+    };
+    let by_port = always(json!({"allowed": true}));
+    let others = always(json!({"allowed": true}));
+    let mutating = always(json!({"allowed": true}));
+    let name = by_port.url("").replace("https://", "");
+    let kubeconfig = write(
+        "kubeconfig",
+        &json!({"apiVersion": "v1", "kind": "Config", "users": [
+            {"name": name, "user": {"token": "for-one-port"}},
+            {"name": "*", "user": {"username": "server", "password": "word"}},
+        ]}),
+    );
+    let plugin = |name: &str| {
+        json!({"name": name, "configuration": {
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "WebhookAdmissionConfiguration",
+            "kubeConfigFile": kubeconfig,
+        }})
+    };
+    let file = write(
+        "admission.json",
+        &json!({
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "AdmissionConfiguration",
+            "plugins": [plugin("ValidatingAdmissionWebhook")],
+        }),
+    );
+    let flag = format!("--admission-control-config-file={file}");
+    let server = Server::with(Flavour::from_env(), &[&flag]);
+    let http = server.http();
+    for (path, name, webhook) in [
+        (VALIDATING, "by-port", &by_port),
+        (VALIDATING, "others", &others),
+        // A plugin without a configuration sends none.
+        (MUTATING, "mutating", &mutating),
+    ] {
+        let configuration = json!({"metadata": {"name": name}, "webhooks": [{
+            "name": "decide.example.com",
+            "clientConfig": client_config(webhook),
+            "rules": [{
+                "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"],
+                "resources": ["configmaps"],
+            }],
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }]});
+        http.post(path, &configuration).expect(201);
+        // kube-apiserver takes a moment to see a configuration.
+        let before = webhook.calls();
+        eventually("the webhook is called", || {
+            let path = "/api/v1/namespaces/default/configmaps?dryRun=All";
+            http.post(path, &json!({"metadata": {"name": "c"}})).expect(201);
+            (webhook.calls() > before).then_some(())
+        });
+        let sent = webhook.last_headers();
+        let sent = sent.get("authorization").map(|value| value.to_str().expect("text").to_owned());
+        let expected = match (path, name) {
+            (MUTATING, _) => None,
+            (_, "by-port") => Some("Bearer for-one-port".to_owned()),
+            _ => Some(format!("Basic {}", STANDARD.encode("server:word"))),
+        };
+        assert_eq!(sent, expected, "{name}");
+        http.delete(&format!("{path}/{name}")).expect(200);
+    }
+}
+
+/// A server that shares its store learns of a configuration, a policy and a binding from its watches.
+#[test]
+fn configurations_count_on_every_server_over_one_store() {
+    let first = Server::on_own_etcd(Flavour::Etcd, 1);
+    let second = first.beside(Flavour::Etcd);
+    let (first, second) = (first.http(), second.http());
+    let webhook = always(json!({"allowed": false, "status": {"message": "by the webhook"}}));
+    let rules = json!([{
+        "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"],
+        "resources": ["configmaps"],
+    }]);
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    let refuses = |message: &str| {
+        eventually(&format!("the other server knows what refuses {message}"), || {
+            let path = "/api/v1/namespaces/default/configmaps?dryRun=All";
+            let answer = second.post(path, &json!({"metadata": {"name": "c"}}));
+            match message {
+                "" => answer.code == 201,
+                _ => answer.text().contains(message),
+            }
+            .then_some(())
+        });
+    };
+    let configuration = json!({"metadata": {"name": "w"}, "webhooks": [{
+        "name": "decide.example.com", "clientConfig": client_config(&webhook), "rules": rules,
+        "sideEffects": "None", "admissionReviewVersions": ["v1"],
+    }]});
+    first.post(VALIDATING, &configuration).expect(201);
+    refuses("by the webhook");
+    first.delete(&format!("{VALIDATING}/w")).expect(200);
+    refuses("");
+    let policy = json!({"metadata": {"name": "p"}, "spec": {
+        "matchConstraints": {"resourceRules": rules},
+        "validations": [{"expression": "false", "message": "by the policy"}],
+    }});
+    first.post(&format!("{group}/validatingadmissionpolicies"), &policy).expect(201);
+    let binding = json!({
+        "metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Deny"]},
+    });
+    let bindings = format!("{group}/validatingadmissionpolicybindings");
+    first.post(&bindings, &binding).expect(201);
+    refuses("by the policy");
+    first.delete(&format!("{bindings}/b")).expect(200);
+    refuses("");
 }

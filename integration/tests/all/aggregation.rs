@@ -148,7 +148,7 @@ fn a_remote_group_version_is_answered_by_its_server() {
             assert_eq!((seen.method.as_str(), seen.path.as_str()), ("POST", path.as_str()));
             assert_eq!(seen.body, r#"{"a":"b"}"#);
             assert_eq!(seen.http2, alpn == HTTP2);
-            assert!(seen.has_certificate, "the front proxy shows who it is");
+            assert!(seen.certificate.is_some(), "the front proxy shows who it is");
         }
     }
 }
@@ -400,4 +400,56 @@ fn openapi_has_the_documents_of_remote_servers() {
     let binary = http.request(request.expect("a valid request"));
     let has = |text: &str| binary.body.windows(text.len()).any(|part| part == text.as_bytes());
     assert!(has("listFlunder"), "the binary form has it as well");
+}
+
+#[test]
+fn openapi_v3_is_converted_for_servers_that_have_v2_only() {
+    let server = shared();
+    let http = server.http();
+    let namespace = server.namespace("openapi-v2");
+    let group = format!("{namespace}.example.com");
+    let own = group.clone();
+    let name = format!("backend.{namespace}.svc");
+    let backend = AggregatedServer::start(&name, HTTP2, move |seen| {
+        if seen.path != "/openapi/v2" {
+            return discovery(&own, seen);
+        }
+        let operation = json!({
+            "operationId": "listFlunder",
+            "produces": ["application/json"],
+            "parameters": [{"name": "limit", "in": "query", "type": "integer"}],
+            "responses": {"200": {
+                "description": "OK", "schema": {"$ref": "#/definitions/Flunder"},
+            }},
+        });
+        let document = json!({
+            "swagger": "2.0",
+            "info": {"title": "Flunders", "version": "v7"},
+            "paths": {
+                format!("/apis/{own}/v1/flunders"): {"get": operation},
+                "/apis/other/v1/x": {"get": {"operationId": "stolen"}},
+            },
+            "definitions": {"Flunder": {"type": "object"}, "Unused": {}},
+        });
+        answer(200, "application/json", document.to_string())
+    });
+    let aggregated = Aggregated { group: group.clone(), namespace, backend, http: http.clone() };
+    aggregated.register();
+    aggregated.wait_for("True", "Passed");
+    let url = eventually("the index has the group", || {
+        let index = http.get("/openapi/v3").json();
+        let path = &index["paths"][format!("apis/{group}/v1")]["serverRelativeURL"];
+        path.as_str().map(str::to_owned)
+    });
+    assert!(url.starts_with(&format!("/openapi/v3/apis/{group}/v1?hash=")), "{url}");
+    let document = http.get(&url).expect(200);
+    assert_eq!(document["openapi"], "3.0.0");
+    assert_eq!(document["info"]["title"], "Flunders");
+    let paths = document["paths"].as_object().expect("an object");
+    assert_eq!(paths.keys().collect::<Vec<_>>(), [&format!("/apis/{group}/v1/flunders")]);
+    let get = &document["paths"][format!("/apis/{group}/v1/flunders")]["get"];
+    assert_eq!(get["parameters"][0]["schema"]["type"], "integer");
+    let answer = &get["responses"]["200"]["content"]["application/json"]["schema"];
+    assert_eq!(answer["$ref"], "#/components/schemas/Flunder");
+    assert_eq!(document["components"]["schemas"], json!({"Flunder": {"type": "object"}}));
 }

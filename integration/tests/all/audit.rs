@@ -171,6 +171,23 @@ fn every_verb_has_its_events() {
     let text = fs::read_to_string(audited.log()).expect("the log");
     assert!(!text.contains(token.trim()), "a token in the log");
 
+    // Discovery is recorded as JSON, in whichever form the client gets it.
+    for (path, accept, kind) in [
+        ("/api/v1?protobuf", "application/vnd.kubernetes.protobuf", "APIResourceList"),
+        ("/apis?plain", "application/json", "APIGroupList"),
+        (
+            "/apis?aggregated",
+            "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+            "APIGroupDiscoveryList",
+        ),
+    ] {
+        let request = http::Request::get(path).header("accept", accept);
+        let answer = server.http().request(request.body(bytes::Bytes::new()).expect("a request"));
+        assert_eq!(answer.code, 200, "{path}");
+        let event = audited.completed(path, "get");
+        assert_eq!(event["responseObject"]["kind"], kind, "{path}");
+    }
+
     let metrics = server.http().get("/metrics").text();
     assert_contains(
         &metrics,

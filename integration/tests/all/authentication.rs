@@ -1,4 +1,4 @@
-//! Every way to say who one is, over TLS, with the artefacts of the real thing.
+//! Every authenticator over TLS, with real certificates, tokens and issuers.
 
 use std::{fs, path::Path, sync::Arc, sync::Mutex};
 
@@ -40,7 +40,7 @@ fn review(http: &Http, headers: &[(&str, &str)]) -> Answer {
     http.request(request.body(Bytes::from(body.to_string())).expect("a valid request"))
 }
 
-/// Who a client is.
+/// The user that the server sees in a client.
 #[track_caller]
 fn whoami(http: &Http) -> Value {
     review(http, &[]).expect(201)["status"]["userInfo"].clone()
@@ -160,7 +160,7 @@ fn only_a_front_proxy_may_name_users_in_headers() {
     assert_unauthorized(&review(&other, &headers));
     let stranger = Authority::new("front-proxy-ca").client("front-proxy-client", &[]);
     assert_unauthorized(&review(&server.http().with_certificate(&stranger), &headers));
-    // Any other client is who it is.
+    // The headers of any other client are ignored.
     let bob = server.http().with_certificate(&clients.client("bob", &["ops"]));
     let user = review(&bob, &headers).expect(201)["status"]["userInfo"].clone();
     assert_eq!((&user["username"], &user["groups"][0]), (&json!("bob"), &json!("ops")));
@@ -346,18 +346,18 @@ fn a_webhook_knows_tokens() {
 }
 
 /// An OpenID issuer whose key can be replaced.
-struct Issuer {
+pub(crate) struct Issuer {
     server: Webhook,
     keys: Arc<Mutex<Vec<Value>>>,
 }
 
-struct Key {
+pub(crate) struct Key {
     id: String,
     pair: EcdsaKeyPair,
 }
 
 impl Key {
-    fn new(id: &str) -> Self {
+    pub(crate) fn new(id: &str) -> Self {
         let random = aws_lc_rs::rand::SystemRandom::new();
         let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
         let document = EcdsaKeyPair::generate_pkcs8(algorithm, &random).expect("a key");
@@ -371,7 +371,7 @@ impl Key {
         json!({"kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256", "kid": self.id, "x": x, "y": y})
     }
 
-    fn sign(&self, claims: &Value) -> String {
+    pub(crate) fn sign(&self, claims: &Value) -> String {
         let header = json!({"alg": "ES256", "kid": self.id});
         let message =
             [&header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string())).join(".");
@@ -382,7 +382,7 @@ impl Key {
 }
 
 impl Issuer {
-    fn start(key: &Key) -> Self {
+    pub(crate) fn start(key: &Key) -> Self {
         let keys = Arc::new(Mutex::new(vec![key.jwk()]));
         let own = Arc::new(Mutex::new(String::new()));
         let (served, url) = (keys.clone(), own.clone());
@@ -398,16 +398,16 @@ impl Issuer {
         Self { server, keys }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         self.server.url("")
     }
 
-    fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         let pem = STANDARD.decode(&self.server.ca_bundle).expect("base64");
         String::from_utf8(pem).expect("PEM")
     }
 
-    fn claims(&self) -> Value {
+    pub(crate) fn claims(&self) -> Value {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.expect("after 1970").as_secs();
         json!({"iss": self.url(), "aud": ["pintle"], "sub": "jane", "groups": ["dev"],
@@ -581,6 +581,8 @@ fn certificates_that_are_not_good_are_401() {
         clients.valid_between("bob", 2001, 2002),
         clients.valid_between("bob", 2090, 2091),
         Authority::new("kubernetes").client("bob", &["system:masters"]),
+        // Groups without a user: it was a cluster administrator without a name.
+        clients.client("", &["system:masters"]),
     ];
     for pair in bad {
         assert_unauthorized(&who(pair));

@@ -1,5 +1,7 @@
 //! Objects that the server creates itself at its first start.
 
+use std::net::SocketAddr;
+
 use integration::{Http, eventually, shared};
 use serde_json::{Value, json};
 
@@ -11,6 +13,34 @@ fn dangling(http: &Http, schema: &str) -> Option<String> {
     let conditions = schema.pointer("/status/conditions")?.as_array()?.clone();
     let condition = conditions.iter().find(|condition| condition["type"] == "Dangling")?;
     Some(format!("{} {}", condition["status"].as_str()?, condition["reason"].as_str()?))
+}
+
+/// A generated name comes after managedFields, so that no manager owns the label with it.
+#[test]
+fn a_namespace_with_a_generated_name_has_a_label_that_nobody_owns() {
+    let http = shared().http();
+    let namespaces = "/api/v1/namespaces?dryRun=All&fieldManager=m";
+    let made = http.post(namespaces, &json!({"metadata": {"generateName": "gen-"}})).expect(201);
+    let metadata = &made["metadata"];
+    assert!(metadata["name"].as_str().is_some_and(|name| name.len() == "gen-".len() + 5), "{made}");
+    assert_eq!(metadata["labels"], json!({"kubernetes.io/metadata.name": metadata["name"]}));
+    let owned = &metadata["managedFields"][0]["fieldsV1"];
+    assert_eq!(owned, &json!({"f:metadata": {"f:generateName": {}}}));
+    let named = http.post(namespaces, &json!({"metadata": {"name": "named-here"}})).expect(201);
+    let owned = &named["metadata"]["managedFields"][0]["fieldsV1"];
+    let label = json!({".": {}, "f:kubernetes.io/metadata.name": {}});
+    assert_eq!(owned, &json!({"f:metadata": {"f:labels": label}}));
+}
+
+#[test]
+fn the_identity_lease_says_where_other_servers_reach_this_one() {
+    let http = shared().http();
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    let leases = http.get(&format!("{leases}?labelSelector=apiserver.kubernetes.io/identity"));
+    let lease = leases.expect(200)["items"][0].clone();
+    let address = &lease["metadata"]["annotations"]["kubernetes.io/peer-advertise-address"];
+    let address = address.as_str().and_then(|address| address.parse::<SocketAddr>().ok());
+    assert!(address.is_some_and(|address| address.port() > 0), "{lease}");
 }
 
 #[test]

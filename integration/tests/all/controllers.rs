@@ -213,6 +213,43 @@ fn a_terminating_namespace_reports_its_remaining_content() {
     kubectl.ok("delete crd widgets.emptied.example.com --timeout=60s");
 }
 
+/// O06 (CVE-2024-7598): as long as a pod of the namespace may run, what protects it stays.
+#[test]
+fn o06_network_policies_outlive_the_pods_of_their_namespace() {
+    let server = shared();
+    if !server.has_controllers() {
+        return;
+    }
+    let http = server.http();
+    let name = server.namespace("protected");
+    let path = format!("/api/v1/namespaces/{name}");
+    let policies = format!("/apis/networking.k8s.io/v1/namespaces/{name}/networkpolicies");
+    let policy = json!({"metadata": {"name": "deny"}, "spec": {"podSelector": {}}});
+    http.post(&policies, &policy).expect(201);
+    http.post(&format!("{path}/secrets"), &json!({"metadata": {"name": "s"}})).expect(201);
+    let pod = json!({
+        "metadata": {"name": "p", "finalizers": ["example.com/runs"]},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": false},
+    });
+    eventually("pods can be made", || {
+        (http.post(&format!("{path}/pods"), &pod).code == 201).then_some(())
+    });
+    http.delete(&path).expect(200);
+    eventually("the controller waits for the pod", || {
+        let namespace = http.get(&path).expect(200);
+        let remaining = condition(&namespace, "NamespaceFinalizersRemaining");
+        remaining.contains("example.com/runs in 1 resource instances").then_some(())
+    });
+    for object in [format!("{policies}/deny"), format!("{path}/secrets/s")] {
+        let object = http.get(&object).expect(200);
+        assert_eq!(object["metadata"]["deletionTimestamp"], Value::Null, "{object}");
+    }
+    let free = json!({"metadata": {"finalizers": null}});
+    http.patch(&format!("{path}/pods/p"), "application/merge-patch+json", &free).expect(200);
+    eventually("the namespace is gone", || is_gone(&http, &path));
+    assert_eq!(http.get(&format!("{policies}/deny")).code, 404);
+}
+
 #[test]
 fn a_foreign_finalizer_keeps_an_empty_namespace() {
     let server = shared();

@@ -365,6 +365,32 @@ fn owned_and_namespaced_objects_go_with_what_they_belong_to() {
     assert_eq!(http.get(&all).expect(200)["items"], json!([]));
 }
 
+/// A rule that is newer than the object: what an update leaves as it was is a warning.
+#[test]
+fn what_broke_a_rule_before_there_was_one_may_stay_with_a_warning() {
+    let (_server, http, path) = harbour("ratchet");
+    http.post(&path, &boat(&path, "a", &json!({"name": "A"}))).expect(201);
+    let group = path.split('/').nth(2).expect("a path has a group");
+    let at = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/name/x-kubernetes-validations";
+    let rule =
+        json!([{"op": "add", "path": at, "value": [{"rule": "self != 'A'", "message": "not A"}]}]);
+    http.patch(&format!("{DEFINITIONS}/boats.{group}"), "application/json-patch+json", &rule)
+        .expect(200);
+    eventually("the rule is in effect", || {
+        let new =
+            http.post(&format!("{path}?dryRun=All"), &boat(&path, "b", &json!({"name": "A"})));
+        (new.code == 422).then_some(())
+    });
+    let changed = http.patch(
+        &format!("{path}/a"),
+        "application/merge-patch+json",
+        &json!({"spec": {"oars": 3}}),
+    );
+    let warnings: Vec<_> = changed.headers.get_all("warning").iter().collect();
+    assert_eq!(warnings, [r#"299 - "spec.name: Invalid value: \"A\": not A""#]);
+    assert_eq!(changed.expect(200)["spec"], json!({"name": "A", "oars": 3}));
+}
+
 #[tokio::test]
 async fn kube_rs_watches_and_applies_custom_resources() {
     let (server, _http, path) = harbour("kubers");

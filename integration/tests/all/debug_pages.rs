@@ -1,8 +1,11 @@
 //! The pages for operators: `/flagz`, `/statusz`, `/logs`, `/debug/pprof/`, `DELETE /metrics`.
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+
 use bytes::Bytes;
 use http::{Method, Request};
-use integration::{Answer, Flavour, Http, Server, shared};
+use integration::{Answer, Flavour, Http, Server, eventually, shared};
 
 fn get_as(http: &Http, path: &str, accept: &str) -> Answer {
     http.request(Request::get(path).header("accept", accept).body(Bytes::new()).expect("a request"))
@@ -88,4 +91,40 @@ fn metrics_begin_anew_when_they_are_deleted() {
     let answer = http.request(request.expect("a request"));
     assert_eq!((answer.code, answer.text().as_str()), (200, "metrics reset\n"));
     assert!(!count(&http));
+}
+
+#[test]
+fn the_debug_socket_answers_its_owner_without_authentication() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("debug.sock");
+    let flag = format!("--debug-socket-path={}", path.display());
+    let mut server = Server::with(Flavour::from_env(), &["--profiling=false", &flag]);
+    let ask = |request: &str| -> String {
+        let mut stream = std::os::unix::net::UnixStream::connect(&path).expect("it listens");
+        let head = format!("{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
+        let body = if request.starts_with("PUT") { "Content-Length: 1\r\n\r\n4" } else { "\r\n" };
+        stream.write_all(format!("{head}{body}").as_bytes()).expect("written");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    };
+    let set =
+        eventually("the socket is there", || path.exists().then(|| ask("PUT /debug/flags/v")));
+    assert!(set.contains("successfully set klog.logging.verbosity to 4"), "{set}");
+    assert!(ask("GET /debug/pprof/").starts_with("HTTP/1.1 200 "));
+    for other in ["GET /api", "GET /metrics", "GET /debug/flags", "GET /readyz"] {
+        assert!(ask(other).starts_with("HTTP/1.1 404 "), "{other}");
+    }
+    if !server.flavour().is_peer() {
+        let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    // A socket that is left behind is replaced.
+    server.kill();
+    assert!(path.exists());
+    server.start_again();
+    assert!(
+        eventually("it listens again", || path.exists().then(|| ask("GET /debug/pprof/")))
+            .starts_with("HTTP/1.1 200 ")
+    );
 }

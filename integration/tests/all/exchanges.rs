@@ -18,15 +18,31 @@
 //! out. A line `? 200` sends the request until it is answered so. A body `hex:…` is bytes, one
 //! `repeat:<n>:<text>` is text over and over.
 //! Lines `flags: …` before the first request start a server of the topic's own; `{exchanges}` in them is the
-//! directory of the files.
+//! directory of the files. `{audit}` is a log file: answers then have the audit annotations of their request. `{files}` is
+//! a directory with a copy of `<topic>.yaml` and `<topic>.kubeconfig`.
+//! A topic with a file `<topic>.replies` has a webhook, see [`replies`]: `{webhook}` is its URL, `{port}` its port, `{ca}` the
+//! certificate that it is trusted by. Answers then have what the webhook was asked, to the byte.
 //! Run with `PINTLE_RECORD=1` and `PINTLE_PEER=…` to write the answers anew.
 
-use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::PathBuf, sync::LazyLock};
+mod replies;
+
+use std::{
+    collections::BTreeMap,
+    env,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    sync::LazyLock,
+    thread,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::Request;
 use integration::{Answer, Flavour, Http, Server, eventually};
 use regex::Regex;
+
+use self::replies::Replies;
 
 /// One test for each topic, so that they run side by side and fail by name.
 macro_rules! topics {
@@ -48,11 +64,23 @@ macro_rules! topics {
 }
 
 topics![
+    admission_certificates,
+    admission_classes,
+    admission_image_reviews,
+    admission_images,
+    admission_limits,
+    admission_mutating_policies,
+    admission_nodes,
     admission_optional,
     admission_plugins,
+    admission_pod_security,
+    admission_policies,
+    admission_quotas,
+    admission_restrictions,
     admission_service_accounts,
     bodies,
     columns,
+    connect_rights,
     conversions,
     custom,
     decisions,
@@ -60,6 +88,8 @@ topics![
     dry_runs,
     encodings,
     errors,
+    exact,
+    go_values,
     kinds,
     lists,
     metadata,
@@ -97,32 +127,67 @@ fn server() -> &'static Server {
 }
 
 /// A server with the flags of a topic. None: the topic has none. Accounts are made by the exchanges only.
-fn server_with_flags(requests: &str) -> Option<Server> {
+fn server_with_flags(requests: &str, variables: &BTreeMap<String, String>) -> Option<Server> {
     let head = requests.split("###").next().unwrap_or_default();
-    let exchanges = directory().display().to_string();
     let flags = head.lines().filter_map(|line| line.strip_prefix("flags: "));
-    let mut flags: Vec<String> =
-        flags.map(|flag| flag.replace("{exchanges}", &exchanges)).collect();
+    let mut flags: Vec<String> = flags.map(|flag| fill(flag, variables)).collect();
     if flags.is_empty() {
         return None;
     }
     let flavour = Flavour::from_env();
+    if flavour == Flavour::Embedded {
+        // Hundreds of writes, one after the other: no fsync for each.
+        flags.push("--storage-backend=memory".to_owned());
+    }
     if !flavour.is_peer() {
-        let off = "-resourcequota-controller,-serviceaccount-controller,-root-ca-certificate-publisher-controller";
+        let off = "-resourcequota-controller,-serviceaccount-controller,-root-ca-certificate-publisher-controller,\
+                   -garbage-collector-controller";
         flags.push(format!("--standalone-controllers=*,{off}"));
     }
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     Some(Server::with(flavour, &flags))
 }
 
+/// A text with the values of `{name}`.
+fn fill(text: &str, variables: &BTreeMap<String, String>) -> String {
+    variables
+        .iter()
+        .fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+}
+
+/// What flags and requests may name. The files that only a running webhook makes complete are copied.
+fn variables(topic: &str, files: &Path, replies: Option<&Replies>) -> BTreeMap<String, String> {
+    let mut variables = BTreeMap::from([
+        ("exchanges".to_owned(), directory().display().to_string()),
+        ("files".to_owned(), files.display().to_string()),
+        ("audit".to_owned(), files.join("audit.log").display().to_string()),
+    ]);
+    let of_webhook = replies.iter().flat_map(|replies| replies.variables());
+    variables.extend(of_webhook.map(|(name, value)| (name.to_owned(), value)));
+    for ending in ["yaml", "kubeconfig"] {
+        let name = format!("{topic}.{ending}");
+        if let Ok(text) = fs::read_to_string(directory().join(&name)) {
+            fs::write(files.join(&name), fill(&text, &variables)).expect("a file");
+        }
+    }
+    variables
+}
+
+/// kube-apiserver learns of a webhook a moment after its configuration is written.
+const CONFIGURATION_SEEN: Duration = Duration::from_secs(2);
+
 fn play(topic: &str) {
     let file = |ending: &str| directory().join(format!("{topic}.{ending}"));
     let requests = fs::read_to_string(file("http")).expect("a file of requests");
-    let own = server_with_flags(&requests);
+    let files = tempfile::tempdir().expect("a directory");
+    let audit_log = files.path().join("audit.log");
+    let replies = Replies::read(&file("replies"));
+    let mut variables = variables(topic, files.path(), replies.as_ref());
+    let own = server_with_flags(&requests, &variables);
     let server = own.as_ref().unwrap_or_else(|| server());
     let is_peer = matches!(server.flavour(), Flavour::Peer(_));
     let namespace = server.namespace(&topic.replace('_', "-"));
-    let mut variables = BTreeMap::from([("ns".to_owned(), namespace)]);
+    variables.insert("ns".to_owned(), namespace);
     let http = server.http();
     let mut played = Vec::new();
     let recorded = fs::read_to_string(file("answers")).unwrap_or_default();
@@ -131,20 +196,34 @@ fn play(topic: &str) {
         let shown = |answer: &Answer, variables: &BTreeMap<String, String>| {
             // Over a shared etcd every server has a prefix of its own.
             let prefix = format!("{}/", server.storage_prefix());
-            let shown = shown(answer, &variables["ns"]).replace(&prefix, "/registry/");
+            let audited = audit_annotations(answer, &audit_log);
+            let mut noted: Vec<String> =
+                audited.iter().map(|(key, value)| format!("audit {key}: {value}")).collect();
+            let asked = replies.iter().flat_map(Replies::take_asked);
+            noted.extend(asked.map(|asked| format!("asked {asked}")));
+            let shown = shown(answer, &noted, &variables["ns"]).replace(&prefix, "/registry/");
+            let shown = match &replies {
+                Some(replies) => replies.mask(&shown),
+                None => shown,
+            };
             exchange.without.iter().fold(shown, |shown, list| without(&shown, list))
         };
-        let mut answer = exchange.play(&http, &mut variables);
+        let mut answer = exchange.play(&http, &mut variables, replies.as_ref());
         // What is waited for may come in parts.
         let expected = recorded.get(exchange.title.as_str()).copied().unwrap_or_default();
         let awaited = exchange.until.is_some() && exchange.method == "GET";
         if awaited && exchange.differs.is_none() && !is_peer {
             answer = eventually(&exchange.title, || {
-                let answer = exchange.play(&http, &mut variables);
+                let answer = exchange.play(&http, &mut variables, replies.as_ref());
                 is_same(&shown(&answer, &variables), expected).then_some(answer)
             });
         }
         let shown = shown(&answer, &variables);
+        let configures = exchange.path.contains("/admissionregistration.k8s.io/");
+        if is_peer && replies.is_some() && configures && exchange.method != "GET" {
+            #[expect(clippy::disallowed_methods, reason = "a test's own thread serves no request")]
+            thread::sleep(CONFIGURATION_SEEN);
+        }
         played.push((exchange, shown));
     }
     if is_peer && env::var_os("PINTLE_RECORD").is_some() {
@@ -288,12 +367,13 @@ impl Exchange {
         exchange
     }
 
-    fn play(&self, http: &Http, variables: &mut BTreeMap<String, String>) -> Answer {
-        let fill = |text: &str| {
-            variables.iter().fold(text.to_owned(), |text, (name, value)| {
-                text.replace(&format!("{{{name}}}"), value)
-            })
-        };
+    fn play(
+        &self,
+        http: &Http,
+        variables: &mut BTreeMap<String, String>,
+        replies: Option<&Replies>,
+    ) -> Answer {
+        let fill = |text: &str| fill(text, variables);
         let mut request = Request::builder().method(self.method.as_str()).uri(fill(&self.path));
         // A request with its own credentials, or marked as anonymous, is sent without the client certificate.
         let said = self.headers.iter().find(|(name, _)| name == "Authorization");
@@ -304,6 +384,8 @@ impl Exchange {
         let http = if said.is_some() { http.clone().anonymous() } else { http.clone() };
         let request = request.body(body).expect("a valid request");
         let answer = eventually(&self.title, || {
+            // Only what the last attempt made the server ask is shown.
+            let _: Option<Vec<String>> = replies.map(Replies::take_asked);
             let answer = http.try_request(request.clone());
             let answer = answer.unwrap_or_else(|error| panic!("{}: {error:#}", self.title));
             self.until.is_none_or(|code| answer.code == code).then_some(answer)
@@ -374,13 +456,38 @@ const HEADERS: [&str; 9] = [
     "www-authenticate",
 ];
 
+/// The annotations of the request's last audit event, if the server writes a log: those of admission, by name.
+fn audit_annotations(answer: &Answer, log: &Path) -> BTreeMap<String, String> {
+    let Some(id) = answer.headers.get("audit-id").filter(|_| log.exists()) else {
+        return BTreeMap::new();
+    };
+    let id = id.to_str().expect("an ID");
+    let event = eventually("the audit event of the request", || {
+        let events = fs::read_to_string(log).expect("the log");
+        let events = events.lines().filter(|line| line.contains(id));
+        let mut events =
+            events.filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        events.find(|event| event["stage"] == "ResponseComplete")
+    });
+    let annotations = event["annotations"].as_object().into_iter().flatten();
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let others = ["authorization.k8s.io/", "apiserver.latency.k8s.io/"];
+    annotations
+        .filter(|(key, _)| !others.iter().any(|other| key.starts_with(other)))
+        .map(|(key, value)| (key.clone(), text(value)))
+        .collect()
+}
+
 /// An answer without what differs from run to run.
-fn shown(answer: &Answer, namespace: &str) -> String {
+fn shown(answer: &Answer, noted: &[String], namespace: &str) -> String {
     let mut text = format!("{}\n", answer.code);
     for name in HEADERS {
         for value in answer.headers.get_all(name) {
             let _ = writeln!(text, "{name}: {}", value.to_str().unwrap_or("(not text)"));
         }
+    }
+    for line in noted {
+        let _ = writeln!(text, "{line}");
     }
     let body = match std::str::from_utf8(&answer.body) {
         Ok(body) if !body.contains('\0') => body.to_owned(),
@@ -394,20 +501,23 @@ fn shown(answer: &Answer, namespace: &str) -> String {
     let text = text.replace(namespace, "NS");
     let masks = [
         (r#"("serverAddress": ?)"[^"]*""#, "${1}\"ADDRESS\""),
-        (r#""(\d+[smhdy])+""#, "\"AGE\""),
         // The sentences about the columns of a table are not ours to repeat.
         (r#"("description": ?)"(?:[^"\\]|\\.)*""#, "${1}\"TEXT\""),
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
         (r#"(resourceVersion(?:\\*")?: ?(?:\\*")?)\d+"#, "${1}RV"),
         (r#"("?continue"?: ?)"[^"]+""#, "${1}\"TOKEN\""),
+        (r"X509SHA256=[0-9a-f]{64}", "X509SHA256=HASH"),
         (r"kube-api-access-[a-z0-9]{5}", "kube-api-access-SUFFIX"),
         (r#"("token": ?)"[^"]+""#, "${1}\"TOKEN\""),
         (r"current: \d+", "current: RV"),
         (r"in record \(\d+\)", "in record (RV)"),
         (r"too old resource version: (\d+) \(\d+\)", "too old resource version: $1 (RV)"),
     ];
-    masks.iter().fold(text, |text, (pattern, with)| {
+    // Outside of tables, what looks like an age is a quantity.
+    let is_table = [r#""kind":"Table""#, r#""kind": "Table""#].iter().any(|own| text.contains(own));
+    let age = is_table.then_some((r#""(\d+[smhdy])+""#, "\"AGE\""));
+    masks.iter().chain(&age).fold(text, |text, (pattern, with)| {
         Regex::new(pattern).expect("a valid pattern").replace_all(&text, *with).into_owned()
     })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, TryStreamExt};
@@ -16,6 +17,9 @@ use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, Patch,
     PatchParams, PostParams, WatchEvent, WatchParams,
 };
+use kube::runtime::controller::{Action, Controller};
+use kube::runtime::finalizer::{self, finalizer};
+use kube::runtime::wait::{await_condition, conditions};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Discovery, Resource, ResourceExt};
 use serde_json::json;
@@ -267,6 +271,80 @@ async fn a_watcher_outlives_the_end_of_its_watches() {
             .await
             .expect_err("nothing happens");
     }
+}
+
+/// A controller as kube-rs makes them: it owns Secrets of ConfigMaps, and keeps a finalizer on each of these.
+#[tokio::test]
+async fn a_controller_reconciles_and_finalizes() {
+    let (_server, client, namespace) = setup("kube-controller").await;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
+    let (cleaned, mut cleanups) = tokio::sync::mpsc::channel(16);
+    let reconcile = {
+        let (maps, secrets) = (maps.clone(), secrets.clone());
+        move |map: Arc<ConfigMap>, _: Arc<()>| {
+            let (maps, secrets, cleaned) = (maps.clone(), secrets.clone(), cleaned.clone());
+            async move {
+                finalizer(&maps, "example.com/cleanup", map, |event| async {
+                    match event {
+                        finalizer::Event::Apply(map) => {
+                            let secret = json!({
+                                "apiVersion": "v1", "kind": "Secret",
+                                "metadata": {
+                                    "name": map.name_any(),
+                                    "ownerReferences": [map.controller_owner_ref(&())],
+                                },
+                                "stringData": map.data,
+                            });
+                            let params = PatchParams::apply("controller").force();
+                            secrets.patch(&map.name_any(), &params, &Patch::Apply(&secret)).await?;
+                        }
+                        finalizer::Event::Cleanup(map) => {
+                            cleaned.send(map.name_any()).await.expect("the test waits for it");
+                        }
+                    }
+                    Ok::<_, kube::Error>(Action::await_change())
+                })
+                .await
+            }
+        }
+    };
+    let mine = watcher::Config::default().labels("controlled=yes");
+    let controller = Controller::new(maps.clone(), mine)
+        .owns(secrets.clone(), watcher::Config::default())
+        .run(reconcile, |_, _, _| Action::requeue(Duration::from_secs(1)), Arc::new(()))
+        .for_each(|_| std::future::ready(()));
+    let controller = tokio::spawn(controller);
+
+    let mut map = config_map("owner", "one");
+    map.labels_mut().insert("controlled".to_owned(), "yes".to_owned());
+    maps.create(&PostParams::default(), &map).await.expect("it is created");
+    let holds = |value: &'static str| {
+        move |secret: Option<&Secret>| {
+            let data = secret.and_then(|secret| secret.data.as_ref());
+            data.and_then(|data| data.get("key")).is_some_and(|found| found.0 == value.as_bytes())
+        }
+    };
+    let wait = async |value| {
+        let found = await_condition(secrets.clone(), "owner", holds(value));
+        let found = tokio::time::timeout(PATIENCE, found).await.expect("in time");
+        found.expect("it is followed").expect("it is there")
+    };
+    wait("one").await;
+    // A change of the owner, and one of what it owns, are put right.
+    let patch = json!({"data": {"key": "two"}});
+    maps.patch("owner", &PatchParams::default(), &Patch::Merge(&patch)).await.expect("changed");
+    wait("two").await;
+    let patch = json!({"stringData": {"key": "three"}});
+    secrets.patch("owner", &PatchParams::default(), &Patch::Merge(&patch)).await.expect("changed");
+    let secret = wait("two").await;
+    maps.delete("owner", &DeleteParams::default()).await.expect("it is deleted");
+    let cleanup = tokio::time::timeout(PATIENCE, cleanups.recv()).await.expect("in time");
+    assert_eq!(cleanup.as_deref(), Some("owner"));
+    let uid = secret.uid().expect("it is stored");
+    let gone = await_condition(secrets.clone(), "owner", conditions::is_deleted(&uid));
+    tokio::time::timeout(PATIENCE, gone).await.expect("in time").expect("it is collected");
+    controller.abort();
 }
 
 #[tokio::test]

@@ -150,3 +150,187 @@ fn storage_queues_filters_and_deprecated_versions_are_measured() {
     }
     assert!(metrics.contains(r#"component="kube",emulation="1.36""#), "version_info");
 }
+
+#[test]
+fn rules_of_custom_resources_and_steps_of_admission_are_timed() {
+    let server = Server::start();
+    let http = server.http();
+    let names = [
+        "apiserver_cel_compilation_duration_seconds_count",
+        "apiserver_cel_evaluation_duration_seconds_count",
+        "apiextensions_apiserver_validation_ratcheting_seconds_count",
+    ];
+    let count = |name: &str| metric(&http, name, &[]).unwrap_or_default();
+    let before = names.map(count);
+    let schema = json!({
+        "type": "object",
+        "properties": {"spec": {
+            "type": "object",
+            "properties": {"size": {"type": "integer"}},
+            "x-kubernetes-validations": [{"rule": "self.size < 10"}],
+        }},
+    });
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "timers.metrics.example.com"},
+        "spec": {
+            "group": "metrics.example.com", "scope": "Cluster",
+            "names": {"plural": "timers", "kind": "Timer"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema},
+            }],
+        },
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    http.post(definitions, &definition).expect(201);
+    let path = "/apis/metrics.example.com/v1/timers";
+    let timer = json!({
+        "apiVersion": "metrics.example.com/v1", "kind": "Timer", "metadata": {"name": "a"},
+        "spec": {"size": 1},
+    });
+    eventually("the kind is served", || {
+        Some(http.post(path, &timer)).filter(|own| own.code == 201)
+    });
+    let change = json!({"spec": {"size": 2}});
+    http.patch(&format!("{path}/a"), "application/merge-patch+json", &change).expect(200);
+    for (name, before) in names.into_iter().zip(before) {
+        assert!(count(name) > before, "{name} is still {before}");
+    }
+    let labels = [r#"operation="CREATE""#, r#"rejected="false""#, r#"type="admit""#];
+    let step = "apiserver_admission_step_admission_duration_seconds";
+    let steps = metric(&http, &format!("{step}_summary_count"), &labels);
+    assert!(steps >= Some(1.0), "{steps:?}");
+    http.delete(&format!("{definitions}/timers.metrics.example.com")).expect(200);
+}
+
+#[test]
+fn reads_by_list_and_watch_are_counted() {
+    let server = Server::start();
+    let http = server.http();
+    let namespace = server.namespace("reads");
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps");
+    for n in 0..3 {
+        http.post(&path, &json!({"metadata": {"name": format!("cm-{n}")}})).expect(201);
+    }
+    let resource = [r#"group="""#, r#"resource="configmaps""#];
+    let value = |name: &str, more: &[&str]| {
+        let labels: Vec<&str> = resource.iter().chain(more).copied().collect();
+        metric(&http, name, &labels).unwrap_or_default()
+    };
+    let counted = |name: &str, more: &[&str], before: f64, least: f64| {
+        let after = value(name, more);
+        assert!(after >= before + least, "{name}{more:?}: {before}, then {after}");
+    };
+    let consistent = [r#"success="true""#, r#"fallback="false""#];
+    let names = [
+        ("apiserver_cache_list_total", &[r#"index="""#][..], 1.0),
+        ("apiserver_cache_list_fetched_objects_total", &[r#"index="""#], 3.0),
+        ("apiserver_cache_list_returned_objects_total", &[], 1.0),
+        ("apiserver_watch_cache_consistent_read_total", &consistent, 1.0),
+        ("apiserver_watch_cache_read_wait_seconds_count", &[], 1.0),
+    ];
+    let before = names.map(|(name, more, _)| value(name, more));
+    http.get(&format!("{path}?fieldSelector=metadata.name!%3Dcm-0&labelSelector=none")).expect(200);
+    http.get(&path).expect(200);
+    for ((name, more, least), before) in names.into_iter().zip(before) {
+        counted(name, more, before, least);
+    }
+    let before = value("apiserver_init_events_total", &[]);
+    let query = "watch=1&sendInitialEvents=true&allowWatchBookmarks=true\
+                 &resourceVersionMatch=NotOlderThan";
+    let mut watch = http.stream(&format!("{path}?{query}"));
+    // The CA's ConfigMap may be there, too.
+    for _ in 0..3 {
+        watch.expect("ADDED");
+    }
+    while watch.next_event().expect("the bookmark comes")["type"] != "BOOKMARK" {}
+    counted("apiserver_init_events_total", &[], before, 3.0);
+    let scope = [r#"scope="namespace""#, r#"version="v1""#];
+    eventually("the watch list is timed", || {
+        (value("apiserver_watch_list_duration_seconds_count", &scope) >= 1.0).then_some(())
+    });
+    counted("apiserver_storage_list_total", &[], 0.0, 1.0);
+    for name in ["fetched", "evaluated", "returned"] {
+        let name = format!("apiserver_storage_list_{name}_objects_total");
+        assert!(metric(&http, &name, &resource).is_some(), "{name}");
+    }
+
+    // Pods are indexed by their node.
+    http.get("/api/v1/pods?fieldSelector=spec.nodeName%3Dnone").expect(200);
+    let pods = [r#"index="f:spec.nodeName""#, r#"resource="pods""#];
+    assert!(metric(&http, "apiserver_cache_list_total", &pods) >= Some(1.0));
+    http.post(&format!("{path}?fieldValidation=Strict"), &json!({"metadata": {"name": "s"}}))
+        .expect(201);
+    let strict = [r#"field_validation="Strict""#];
+    let name = "field_validation_request_duration_seconds_count";
+    // Compat: kube-apiserver has the series, and never adds to it.
+    assert!(metric(&http, name, &strict) >= Some(f64::from(u8::from(!server.flavour().is_peer()))));
+}
+
+#[test]
+fn allocations_calls_and_queues_are_counted() {
+    let server = Server::start();
+    let http = server.http();
+    let services = format!("/api/v1/namespaces/{}/services", server.namespace("allocations"));
+    let ports = "kube_apiserver_nodeport_allocator_allocated_ports";
+    let before = metric(&http, ports, &[]).unwrap_or_default();
+    let service = json!({
+        "metadata": {"name": "web"},
+        "spec": {"type": "NodePort", "ports": [{"port": 80}]},
+    });
+    let made = http.post(&services, &service).expect(201);
+    assert_eq!(metric(&http, ports, &[]), Some(before + 1.0));
+    let available = metric(&http, "kube_apiserver_nodeport_allocator_available_ports", &[]);
+    assert_eq!(available, Some(2768.0 - before - 1.0));
+    let dynamic = [r#"scope="dynamic""#];
+    let allocated = metric(&http, "kube_apiserver_nodeport_allocator_allocation_total", &dynamic);
+    assert!(allocated >= Some(1.0));
+    let ips = |name: &str, labels: &[&str]| {
+        metric(&http, &format!("kube_apiserver_clusterip_allocator_{name}"), labels)
+    };
+    assert!(ips("allocation_total", &dynamic) >= Some(1.0));
+    assert!(ips("allocation_duration_seconds_count", &[]) >= Some(1.0));
+    // The address of `kubernetes` is taken as well.
+    assert!(ips("allocated_ips", &[]) >= Some(2.0));
+    assert!(ips("available_ips", &[]) >= Some(1.0));
+    let mut wanted = service.clone();
+    wanted["metadata"]["name"] = json!("taken");
+    wanted["spec"]["clusterIP"] = made["spec"]["clusterIP"].clone();
+    http.post(&services, &wanted).expect(422);
+    assert!(ips("allocation_errors_total", &[r#"scope="static""#]) >= Some(1.0));
+    assert!(metric(&http, "apiserver_nodeport_repair_reconcile_errors_total", &[]).is_some());
+
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let request = http::Request::get("/apis").header("accept", format!("{accept};profile=nopeer"));
+    http.request(request.body(bytes::Bytes::new()).expect("a request")).expect(200);
+    let mut wanted = vec![
+        "aggregator_discovery_aggregation_count_total",
+        "aggregator_discovery_nopeer_requests_total",
+        "apiserver_envelope_encryption_dek_cache_fill_percent",
+        "apiserver_storage_data_key_generation_failures_total",
+        "apiserver_storage_envelope_transformation_cache_misses_total",
+    ];
+    if *server.flavour() != Flavour::Embedded {
+        wanted.push("etcd_lease_object_counts_count");
+        let unary = [r#"grpc_method="Txn""#, r#"grpc_type="unary""#];
+        assert!(metric(&http, "grpc_client_started_total", &unary) >= Some(1.0));
+        assert!(metric(&http, "grpc_client_msg_received_total", &unary) >= Some(1.0));
+        let ok = [unary[0], unary[1], r#"grpc_code="OK""#];
+        assert!(metric(&http, "grpc_client_handled_total", &ok) >= Some(1.0));
+        let stream = [r#"grpc_method="Watch""#, r#"grpc_type="bidi_stream""#];
+        assert!(metric(&http, "grpc_client_msg_sent_total", &stream) >= Some(1.0));
+    }
+    for name in wanted {
+        assert!(metric(&http, name, &[]).is_some(), "{name}");
+    }
+    if !server.flavour().is_peer() {
+        let queue = [r#"name="namespace""#];
+        for name in
+            ["workqueue_longest_running_processor_seconds", "workqueue_unfinished_work_seconds"]
+        {
+            assert!(metric(&http, name, &queue).is_some(), "{name}");
+        }
+    }
+}

@@ -379,9 +379,10 @@ fn c04_addresses_of_the_servers_own_machine_are_refused() {
     }
 }
 
-/// A user that may only `get` must not get a shell by a WebSocket, which is opened with GET.
+/// R03: a user that may only `get` must not get a shell by a WebSocket, which is opened with GET; neither
+/// by SPDY, nor by a plain GET.
 #[test]
-fn exec_by_websocket_needs_create() {
+fn r03_exec_by_websocket_needs_create() {
     let network = network();
     let namespace = network.namespace_with_pod("create", &["app"]);
     let http = network.server.http();
@@ -415,6 +416,22 @@ fn exec_by_websocket_needs_create() {
                 && !message.contains("cannot get"))
             .then_some(())
         });
+        // The role counts by now: an upgrade is refused for the missing `create` alone.
+        for protocol in ["websocket", "SPDY/3.1"] {
+            let mut connection = http.raw().expect("a connection");
+            let path = format!(
+                "/api/v1/namespaces/{namespace}/pods/web/{subresource}?command=ls&stdout=1"
+            );
+            let request = upgrade_and_more(network, &path, protocol);
+            let request = String::from_utf8(request).expect("text");
+            let request = request.replacen("\r\n", "\r\nimpersonate-user: reader\r\n", 1);
+            connection.write(request.as_bytes()).expect("written");
+            let answer = connection.read_until(|_| false).expect("read");
+            let answer = String::from_utf8_lossy(&answer);
+            assert!(answer.starts_with("HTTP/1.1 403 "), "{subresource} {protocol}: {answer}");
+            assert!(answer.contains(r#""message":"pods \"web\" is forbidden: "#), "{answer}");
+            assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
+        }
     }
 }
 

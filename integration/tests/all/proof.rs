@@ -4,13 +4,13 @@
 //! `make prove` is the long form.
 
 mod backup;
+mod concurrent_clients;
 mod encryption;
+mod etcd_members;
 mod full_disk;
 mod kill_loop;
-mod linear;
+mod linearizability;
 mod load;
-mod members;
-mod rivals;
 mod watch_checker;
 
 /// How often something is done: the short form, or what `make prove` asks for.

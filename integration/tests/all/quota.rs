@@ -78,6 +78,37 @@ fn pods_are_counted_refused_and_freed() {
     http.post(&pods, &pod("c", cpu("1m"))).expect(201);
 }
 
+/// O05: a pod that has finished uses nothing of `pods`, but takes space in the store, so `count/pods` still
+/// has it.
+#[test]
+fn o05_count_quotas_count_finished_pods() {
+    let server = shared();
+    if !server.has_controllers() {
+        return;
+    }
+    let namespace = server.namespace("quota-finished");
+    let http = server.http();
+    create_quota(&http, &namespace, json!({"hard": {"pods": "5", "count/pods": "2"}}));
+    let pods = path(&namespace, "pods");
+    eventually("the default service account", || {
+        (http.get(&path(&namespace, "serviceaccounts/default")).code == 200).then_some(())
+    });
+    for name in ["a", "b"] {
+        http.post(&pods, &pod(name, json!({}))).expect(201);
+        let done = json!({"status": {"phase": "Succeeded"}});
+        let status = format!("{pods}/{name}/status");
+        http.patch(&status, "application/merge-patch+json", &done).expect(200);
+    }
+    eventually("finished pods use no pods", || {
+        (used(&http, &namespace) == json!({"count/pods": "2", "pods": "0"})).then_some(())
+    });
+    let refused = http.post(&pods, &pod("c", json!({}))).expect(403);
+    assert_eq!(
+        refused["message"],
+        "pods \"c\" is forbidden: exceeded quota: q, requested: count/pods=1, used: count/pods=2, limited: count/pods=2"
+    );
+}
+
 #[test]
 fn kubectl_shows_and_meets_a_quota() {
     let server = shared();

@@ -262,7 +262,7 @@ fn privilege_escalation_through_roles_and_bindings_is_forbidden() {
     let mut labelled = role("held", &["get"]);
     labelled["metadata"]["labels"] = json!({"a": "b"});
     assert_eq!(as_user(&http, &user, "PUT", &held, &labelled).0, 200);
-    // Who may escalate, or bind, need not hold the rules.
+    // A user that may `escalate`, or `bind`, need not hold the rules.
     let trusted = format!("eva-{namespace}");
     allow(
         &server,

@@ -123,6 +123,121 @@ fn what_was_taken_is_still_taken_after_a_restart() {
     );
 }
 
+/// kube-apiserver's `ipallocator-repair-controller`, which Pintle runs at its start and every three minutes.
+#[test]
+fn an_address_that_is_not_recorded_is_repaired_and_told() {
+    if Flavour::from_env().is_peer() {
+        return;
+    }
+    let mut server = Server::start();
+    let service = json!({"metadata": {"name": "one"}, "spec": {"ports": [{"port": 80}]}});
+    let service = server.http().post(&services("default"), &service).expect(201);
+    let ip = service["spec"]["clusterIP"].as_str().expect("an address");
+    let address = format!("/apis/networking.k8s.io/v1/ipaddresses/{ip}");
+    server.http().delete(&address).expect(200);
+    // An address finalizer may keep it for a moment.
+    eventually("the address is gone", || (server.http().get(&address).code == 404).then_some(()));
+    assert!(server.stop().success());
+    server.start_again();
+    let http = server.http();
+    let recorded = http.get(&address).expect(200);
+    assert_eq!(recorded["spec"]["parentRef"]["name"], "one");
+    let events = http.get("/apis/events.k8s.io/v1/namespaces/default/events").expect(200);
+    let about = |event: &&Value| event["regarding"]["name"] == "one";
+    let event = events["items"].as_array().expect("a list").iter().find(about).expect("an event");
+    assert_eq!(event["reason"], "ClusterIPNotAllocated");
+    assert_eq!(event["reportingController"], "ipallocator-repair-controller");
+    assert_eq!(event["note"], format!("Cluster IP [IPv4]: {ip} is not allocated; repairing"));
+    assert_eq!(event["regarding"]["uid"], service["metadata"]["uid"]);
+}
+
+/// kube-apiserver's `ipallocator-repair-controller` does the same within seconds.
+#[test]
+fn addresses_are_repaired_when_something_is_written() {
+    let server = Server::start();
+    let http = server.http();
+    let addresses = "/apis/networking.k8s.io/v1/ipaddresses";
+    let told = |name: &str, reason: &str| {
+        let events = http.get("/apis/events.k8s.io/v1/namespaces/default/events").expect(200);
+        let mut events = events["items"].as_array().expect("a list").clone().into_iter();
+        events.find(|event| event["regarding"]["name"] == name && event["reason"] == reason)
+    };
+    let service = json!({"metadata": {"name": "one"}, "spec": {"ports": [{"port": 80}]}});
+    let service = http.post(&services("default"), &service).expect(201);
+    let ip = service["spec"]["clusterIP"].as_str().expect("an address");
+    let own = format!("{addresses}/{ip}");
+    let touch = |value: &str| {
+        let patch = json!({"metadata": {"annotations": {"touched": value}}});
+        let path = format!("{}/one", services("default"));
+        http.patch(&path, "application/merge-patch+json", &patch).expect(200);
+    };
+
+    // An address that was deleted is there again with the next write of its Service.
+    http.delete(&own).expect(200);
+    eventually("the address is there again", || {
+        touch("once");
+        touch("twice");
+        let address = http.get(&own);
+        (address.code == 200 && address.json()["metadata"].get("deletionTimestamp").is_none())
+            .then_some(())
+    });
+    let event = eventually("it is told", || told("one", "ClusterIPNotAllocated"));
+    assert_eq!(event["note"], format!("Cluster IP [IPv4]: {ip} is not allocated; repairing"));
+    assert_eq!(event["regarding"]["kind"], "Service");
+
+    // So are its labels.
+    let patch = json!({"metadata": {"labels": {"ipaddress.kubernetes.io/ip-family": "IPv6"}}});
+    http.patch(&own, "application/merge-patch+json", &patch).expect(200);
+    eventually("the labels are put right", || {
+        touch("once");
+        touch("twice");
+        let address = http.get(&own);
+        let label = &address.json()["metadata"]["labels"]["ipaddress.kubernetes.io/ip-family"];
+        (address.code == 200 && *label == "IPv4").then_some(())
+    });
+
+    // Addresses that say that they are of a Service, and are not.
+    let leaked = |last: u8, reference: Value| {
+        let ip = ip.rsplit_once('.').map(|(head, _)| format!("{head}.{last}")).expect("IPv4");
+        let address = json!({
+            "metadata": {"name": ip, "labels": {
+                "ipaddress.kubernetes.io/ip-family": "IPv4",
+                "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+            }},
+            "spec": {"parentRef": reference},
+        });
+        http.post(addresses, &address).expect(201);
+        ip
+    };
+    let wrong = leaked(
+        251,
+        json!({"group": "", "resource": "services", "namespace": "default", "name": "one"}),
+    );
+    let gateway = leaked(
+        252,
+        json!({"group": "example.com", "resource": "gateways", "namespace": "default", "name": "g"}),
+    );
+    for (ip, reason, note) in [
+        (
+            wrong,
+            "IPAddressWrongReference",
+            "IPAddress: {ip} for Service default/one has a wrong reference; cleaning up",
+        ),
+        (
+            gateway,
+            "IPAddressNotAllocated",
+            "IPAddress {ip} appears to have been modified, not referencing a Service \
+             &ParentReference{Group:example.com,Resource:gateways,Namespace:default,Name:g,}: cleaning up",
+        ),
+    ] {
+        let path = format!("{addresses}/{ip}");
+        eventually("the address is released", || (http.get(&path).code == 404).then_some(()));
+        let event = eventually("it is told", || told(&ip, reason));
+        assert_eq!(event["note"], note.replace("{ip}", &ip));
+        assert_eq!(event["regarding"]["kind"], "IPAddress");
+    }
+}
+
 #[test]
 fn a_range_of_ones_own_is_used_and_kept_as_long_as_it_is() {
     if Flavour::from_env().is_peer() {

@@ -145,7 +145,7 @@ fn calls_to_etcd_are_spans_of_the_request() {
     assert_eq!(call.attributes["rpc.method"], "Txn");
 }
 
-/// Security case C19: everybody could have everything recorded otherwise.
+/// Security case C19: otherwise any client could have all its requests recorded.
 #[test]
 fn other_clients_do_not_decide_what_is_recorded() {
     let collector = Collector::start();
@@ -165,7 +165,7 @@ fn other_clients_do_not_decide_what_is_recorded() {
         }
     }
     let spans = collect(server, &collector);
-    // An administrator who acts as another user is still the one who sent it.
+    // An administrator that impersonates a user is still the authenticated user.
     assert_eq!(spans.iter().filter(|span| span.kind == 2).count(), 20, "{spans:#?}");
 }
 

@@ -82,14 +82,14 @@ pub(super) fn cases() -> Vec<Case> {
             head("GET", host, "Content-Length : 5\r\n").into()
         }),
         raw("http/1.1: a folded header", &[400], |host| head("GET", host, "a: b\r\n c\r\n").into()),
-        raw("http/1.1: a header that never ends", &[431, 400, 0], |host| {
+        raw("http/1.1: a header that never ends", &[431], |host| {
             format!("GET /version HTTP/1.1\r\nHost: {host}\r\nx-a: {}", "b".repeat(3_000_000))
                 .into()
         }),
         raw("http/1.1: a path of 100 KB", &[414], |host| {
             head("GET", host, "").replace("/version", &format!("/{}", "a".repeat(100_000))).into()
         }),
-        raw("http/1.1: a method of 1 MB", &[400, 403, 405, 414, 431, 0], |host| {
+        raw("http/1.1: a method of 1 MB", &[400, 403, 405, 414, 431], |host| {
             head(&"A".repeat(1_000_000), host, "").into()
         }),
         raw("http/1.1: 3 000 requests at once", &[200], |host| {
@@ -98,7 +98,7 @@ pub(super) fn cases() -> Vec<Case> {
         raw("http/2: a preface and nothing else", &[0, 400], |_| {
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec()
         }),
-        raw("tls: garbage instead of a request", &[400, 0], |_| vec![0xff; 1_000_000]),
+        raw("tls: garbage instead of a request", &[400], |_| vec![0xff; 1_000_000]),
         stalled_uploads(),
         watches_that_are_not_read(),
     ]
@@ -128,35 +128,40 @@ fn stalled_uploads() -> Case {
     })
 }
 
-/// Watchers that never read do not hold up others, and what is kept for them is bounded. Most of the CPU
-/// time is the kernel's, which copies 80 MB into its buffers; larger events would measure nothing else.
+/// Watchers that never read do not hold up others, and what is kept for them, also by the kernel, is bounded.
 fn watches_that_are_not_read() -> Case {
-    Case::new("watches: 200 that read nothing, 80 writes", Client::NamespaceAdmin, &[200], |http| {
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
-        let head = format!(
-            "GET {path}?watch=1 HTTP/1.1\r\nHost: {}\r\n{}\r\n",
-            http.host(),
-            http.authorization(),
-        );
-        let mut open = Vec::new();
-        for _ in 0..sized(200) {
-            let mut stream = http.raw_blocking(Duration::from_secs(5)).expect("the server accepts");
-            stream.write_all(head.as_bytes()).expect("the server reads");
-            open.push(stream);
-        }
-        let mut connection = http.connect().expect("the server accepts");
-        for i in 0..sized(80) {
-            let body = serde_json::json!({"metadata": {"name": format!("watched-{i}")}, "data": {
-                "a": "b".repeat(5_000)}});
-            let request = http::Request::post(&path)
-                .header("content-type", "application/json")
-                .body(body.to_string().into())
-                .expect("a valid request");
-            let answer = connection.request(request).expect("the server answers");
-            assert_eq!(answer.code, 201, "{}", answer.text());
-        }
-        let answer = http.get(&format!("{path}?limit=1"));
-        drop(open);
-        Outcome::from(&answer)
-    })
+    Case::new(
+        "watches: 200 that read nothing, 300 writes",
+        Client::NamespaceAdmin,
+        &[200],
+        |http| {
+            let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
+            let head = format!(
+                "GET {path}?watch=1 HTTP/1.1\r\nHost: {}\r\n{}\r\n",
+                http.host(),
+                http.authorization(),
+            );
+            let mut open = Vec::new();
+            for _ in 0..sized(200) {
+                let mut stream =
+                    http.raw_blocking(Duration::from_secs(5)).expect("the server accepts");
+                stream.write_all(head.as_bytes()).expect("the server reads");
+                open.push(stream);
+            }
+            let mut connection = http.connect().expect("the server accepts");
+            for i in 0..sized(300) {
+                let body = serde_json::json!({"metadata": {"name": format!("watched-{i}")}, "data": {
+                "a": "b".repeat(20_000)}});
+                let request = http::Request::post(&path)
+                    .header("content-type", "application/json")
+                    .body(body.to_string().into())
+                    .expect("a valid request");
+                let answer = connection.request(request).expect("the server answers");
+                assert_eq!(answer.code, 201, "{}", answer.text());
+            }
+            let answer = http.get(&format!("{path}?limit=1"));
+            drop(open);
+            Outcome::from(&answer)
+        },
+    )
 }

@@ -11,7 +11,7 @@ use http::{Method, Request};
 use integration::{Connection, Http};
 use serde_json::{Value, json};
 
-use super::linear::{self, NEVER, Operation, Outcome, What};
+use super::linearizability::{self, NEVER, Operation, Outcome, What};
 use super::watch_checker::{self, Event, Kind, Object, Record, Session, Verified, everything};
 
 pub(super) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -120,7 +120,7 @@ impl Load {
         }
     }
 
-    /// Calls back those who write and list. Those who watch go on.
+    /// Stops the writers and listers. The watchers go on.
     pub(super) fn end_writing(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         for client in self.running.drain(..) {
@@ -161,8 +161,8 @@ impl Load {
 
     /// Waits until every watch has caught up, and checks all observations.
     pub(super) fn verify(&mut self, http: &Http) -> (usize, Verified) {
-        // Even, so that those who watch by label see them as well. The second one is for those who
-        // had seen the first before they learned that it is the last.
+        // Even, so that watches by label see them as well. The second one is for watches that had seen the
+        // first before they learned that it is the last.
         for name in ["last", "behind-the-last"] {
             let value = self.shared.values.fetch_add(2, Ordering::Relaxed) / 2 * 2 + 2;
             let last = http.post(CONFIG_MAPS, &config_map(name, value, None)).expect(201);
@@ -184,7 +184,7 @@ impl Load {
         let last = self.shared.target.load(Ordering::Relaxed);
         assert!(verified.end >= last || self.forgetful, "watches had to begin anew: {verified:?}");
         let history = lock(&self.shared.history);
-        if let Err(wrong) = linear::verify(&history) {
+        if let Err(wrong) = linearizability::verify(&history) {
             panic!("the history is not linearizable: {wrong}");
         }
         (history.len(), verified)

@@ -100,7 +100,7 @@ pub(super) fn verify(record: &Record) -> Result<Verified, String> {
     Ok(verified)
 }
 
-/// What happened, as all who watched everything saw it together.
+/// The history of all events, joined from the watches that see everything.
 struct History<'a> {
     start: u64,
     start_state: State,
@@ -218,7 +218,7 @@ impl<'a> History<'a> {
                 }
             }
         }
-        // A watch by label may know of a later version than those who watch everything.
+        // A watch by label may know of a later version than the watches of everything.
         let to = at.min(self.end);
         delivered.retain(|(_, object)| object.version <= to);
         let behind = self.changes.range(from.max(self.start) + 1..);

@@ -72,6 +72,38 @@ fn groups_of_the_kubernetes_project_need_an_approval() {
     http.patch(&format!("{DEFINITIONS}/{name}"), MERGE, &none).expect(422);
 }
 
+/// `kubectl create -f crd.yaml && kubectl create -f cr.yaml` failed with "no matches for kind", and
+/// `kubectl wait` met a status without conditions.
+#[test]
+fn a_definition_is_served_established_and_discovered_when_its_creation_is_answered() {
+    let flavour = Flavour::from_env();
+    if flavour.is_peer() {
+        eprintln!("SKIPPED: kube-apiserver answers at once, and serves a moment later");
+        return;
+    }
+    let server = shared();
+    let http = server.http();
+    for n in 0..10 {
+        let group = format!("g{n}.at-once.example.com");
+        let name = format!("ketches.{group}");
+        http.post(DEFINITIONS, &definition("ketches", "Ketch", &group)).expect(201);
+        let found = http.get(&format!("{DEFINITIONS}/{name}")).expect(200);
+        let conditions = found["status"]["conditions"].as_array().expect("conditions are written");
+        let is_established =
+            |known: &Value| known["type"] == "Established" && known["status"] == "True";
+        assert!(conditions.iter().any(is_established), "{conditions:?}");
+        let groups = http.get("/apis").expect(200);
+        let groups = groups["groups"].as_array().expect("a list");
+        assert!(groups.iter().any(|known| known["name"] == group.as_str()), "{group}");
+        let resources = http.get(&format!("/apis/{group}/v1")).expect(200);
+        assert_eq!(resources["resources"][0]["name"], "ketches");
+        let objects = format!("/apis/{group}/v1/namespaces/default/ketches");
+        let object = json!({"apiVersion": format!("{group}/v1"), "kind": "Ketch", "metadata": {"name": "a"}});
+        http.post(&objects, &object).expect(201);
+        http.delete(&format!("{DEFINITIONS}/{name}")).expect(200);
+    }
+}
+
 #[test]
 fn with_several_servers_a_definition_is_established_after_a_delay() {
     let server = Server::with(Flavour::from_env(), &["--apiserver-count=2"]);
@@ -205,6 +237,8 @@ fn many_definitions_at_once_are_published_together() {
         });
     }
     let times = published(&http).expect("it is counted") - before;
-    // A busy machine may pause in between; one by one it would have been 80 times.
-    assert!((1..=20).contains(&times), "published {times} times");
+    // A busy machine may pause in between; one by one it would have been 80 times. A write is answered when its
+    // definition is served, which takes longer over etcd than the pause after which changes are published.
+    let most = if *server.flavour() == Flavour::Etcd { 60 } else { 20 };
+    assert!((1..=most).contains(&times), "published {times} times");
 }

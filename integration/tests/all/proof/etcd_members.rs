@@ -15,7 +15,7 @@ fn nothing_is_lost_or_made_up_while_members_of_etcd_fail() {
     let mut load = Load::new(&http);
     let mut random = load.random();
     let mut count = 0;
-    // Whatever has happened: soon writes are taken again.
+    // After any of these faults, writes are accepted again soon.
     let mut works_again = || {
         eventually("writes are taken again", || {
             count += 1;
