@@ -4,8 +4,11 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 
+# Where cargo puts debug builds.
+DEBUG := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug
+
 # What `make test` does, in order: what fails fast comes first.
-STEPS := fmt layers clippy doc deny tools suite suite-etcd
+STEPS := fmt layers clippy doc deny tools suite suite-etcd clients
 
 .PHONY: help
 help: ## this list
@@ -58,12 +61,12 @@ deny: ## licences, bans, sources and, when reachable, advisories
 
 .PHONY: suite
 suite: ## all tests, on the embedded store
-	cargo test --workspace --quiet
+	PINTLE_CONTROL_PLANE=1 cargo test --workspace --quiet
 
 .PHONY: suite-etcd
 suite-etcd: ## the integration tests again, on a real etcd
 	# Those that choose their servers themselves have been seen by then.
-	PINTLE_BACKEND=etcd cargo test --workspace --quiet --test all -- --skip on_etcd:: --skip migrate:: --skip storage::
+	PINTLE_BACKEND=etcd cargo test --workspace --quiet --test all -- --skip on_etcd:: --skip migrate:: --skip storage:: --skip control_plane::
 
 # How many times as long as in the suite: 20 is a kill loop of 1000 rounds.
 PROVE ?= 20
@@ -100,19 +103,57 @@ bench: ## the benchmarks
 	cargo bench --package benches
 
 .PHONY: tools
-tools: ## etcd, two kubectls, an informer, a sample API server and a kubelet stand-in for the tests
-	tools/build etcd kubectl kubectl-1.32 informer sample-apiserver kubelet
+tools: ## the programs that the tests use: etcd, kubectl, helm, client-go, envtest, kube-controller-manager and others
+	tools/build etcd kubectl kubectl-1.32 helm helm-3 informer envtest sample-apiserver metrics-server kubelet \
+	    kube-controller-manager kube-scheduler
 
 .PHONY: peer
-peer: tools ## the real kube-apiserver and its controllers, to compare with (takes a while)
-	tools/build kube-apiserver kube-controller-manager
+peer: tools ## the real kube-apiserver, to compare with (takes a while)
+	tools/build kube-apiserver
 
 .PHONY: control-plane
-control-plane: tools ## a deployment on a whole control plane: kube-controller-manager and kube-scheduler (takes a while)
-	tools/build kube-controller-manager kube-scheduler
+control-plane: ## workloads on kube-controller-manager and kube-scheduler, with stand-in nodes
+	tools/build kubectl kube-controller-manager kube-scheduler
 	PINTLE_CONTROL_PLANE=1 cargo test --workspace --test all control_plane:: -- --nocapture
+
+.PHONY: clients
+clients: ## the Python, JavaScript and Java clients, where their languages are there (downloads them)
+	cargo build --workspace --bin pintle --quiet
+	tools/clients/run
+
+.PHONY: controller-runtime
+controller-runtime: ## controller-runtime's own suites on the assets of `pintle envtest` (builds them: takes a while)
+	tools/build kubectl
+	cargo build --release
+	PINTLE_BIN=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release/pintle tools/controller-runtime
+
+.PHONY: controller-runtime-peer
+controller-runtime-peer: ## the same suites on kube-apiserver and etcd, to compare
+	tools/build etcd kubectl kube-apiserver
+	tools/controller-runtime peer
+
+.PHONY: e2e
+e2e: ## Kubernetes' end-to-end tests that need no kubelet (builds them: takes long)
+	tools/build e2e.test ginkgo kubectl kube-controller-manager kube-scheduler
+	cargo build --workspace --bin pintle --example stand_in_nodes --quiet
+	tools/e2e/run list
+	PINTLE_BIN=$(DEBUG)/pintle NODES_BIN=$(DEBUG)/examples/stand_in_nodes tools/e2e/run
+
+.PHONY: kubectl-suite
+kubectl-suite: ## Kubernetes' own tests of kubectl (test/cmd), over etcd
+	tools/build etcd kubectl kubectl-convert kube-controller-manager
+	cargo build --workspace --bin pintle --quiet
+	PINTLE_BIN=$(DEBUG)/pintle tools/kubectl-suite/run
+
+.PHONY: dist
+dist: ## a static binary with its manual page, completions, unit and SBOM, as dist/*.tar.gz
+	tools/dist
+
+.PHONY: image
+image: dist ## a container image from scratch with that binary
+	docker build --build-arg DIST=dist/$$(readlink dist/current) --tag pintle .
 
 .PHONY: clean
 clean: ## remove what was built
 	cargo clean
-	rm -rf tools/bin
+	rm -rf tools/bin dist

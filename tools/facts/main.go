@@ -4,6 +4,7 @@
 //	openapi-facts.tsv   each definition and field of the published OpenAPI documents, without descriptions
 //	zero-values.tsv     each type, empty, as Go encodes it in JSON and in protobuf
 //	filled-values.tsv   the same with every field set
+//	../api/go-types.tsv kube-apiserver's internal structs that errors show
 //
 // On the way to the next release of Kubernetes: raise the versions in go.mod and below, run this, and
 // change the definition files until the tests pass.
@@ -19,6 +20,7 @@ import (
 )
 
 const kubernetes = "v1.36.4"
+const api = "v0.36.4"
 
 func main() {
 	if len(os.Args) != 2 {
@@ -28,6 +30,7 @@ func main() {
 	write("openapi-facts.tsv", openAPIFacts())
 	write("zero-values.tsv", values(false))
 	write("filled-values.tsv", values(true))
+	write("../api/go-types.tsv", internalTypes())
 }
 
 func write(name string, lines []string) {

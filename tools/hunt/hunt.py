@@ -19,7 +19,7 @@ class Server:
         for attempt in (0,1):
             try:
                 if s.c is None: s.c=http.client.HTTPSConnection(*s.addr,context=CTX,timeout=30)
-                s.c.request(method,path,None if body is None else json.dumps(body),{'Authorization':'Bearer '+tok,'Content-Type':ct,'Accept':'application/json'})
+                s.c.request(method,path,None if body is None else json.dumps(body,separators=(',',':')),{'Authorization':'Bearer '+tok,'Content-Type':ct,'Accept':'application/json'})
                 r=s.c.getresponse(); data=r.read()
                 warn=[w for k,w in r.getheaders() if k.lower()=='warning']
                 try: ans=json.loads(data)
@@ -39,10 +39,12 @@ class Server:
                 return p,r,[x['name'].split('/')[1] for x in rs if x['name'].startswith(r['name']+'/')]
         return None
 real,ours=Server(REAL),Server(OURS)
-swagger=real.call('GET','/openapi/v2')[1]['definitions']
-bygvk={}
-for n,d in swagger.items():
-    for g in d.get('x-kubernetes-group-version-kind',[]): bygvk[(g['group'],g['version'],g['kind'])]=n
+swagger,bygvk={},{}
+def load_schemas():
+    swagger.clear(); swagger.update(real.call('GET','/openapi/v2')[1]['definitions'])
+    for n,d in swagger.items():
+        for g in d.get('x-kubernetes-group-version-kind',[]): bygvk[(g['group'],g['version'],g['kind'])]=n
+load_schemas()
 def deref(s):
     if '$ref' in s: return swagger[s['$ref'].split('/')[-1]],s['$ref'].split('/')[-1]
     return s,None
@@ -155,7 +157,12 @@ def diff(a,b,path=''):
     if isinstance(a,list):
         if len(a)!=len(b): return [f'{path}: {short(a)} | {short(b)}']
         return [d for i,(x,y) in enumerate(zip(a,b)) for d in diff(x,y,f'{path}[{i}]')]
-    return [] if a==b else [f'{path}: {short(a)} | {short(b)}']
+    if a==b: return []
+    if isinstance(a,str) and min(len(a),len(b))>200:
+        # From where they differ.
+        at=max(0,next((i for i,(x,y) in enumerate(zip(a,b)) if x!=y),min(len(a),len(b)))-60)
+        a,b='..'+a[at:],'..'+b[at:]
+    return [f'{path}: {short(a)} | {short(b)}']
 def short(x): return json.dumps(x)[:int(os.environ.get('WIDTH','300'))]
 def compare(r,o):
     """list of difference lines between answers"""
