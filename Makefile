@@ -61,12 +61,12 @@ deny: ## licences, bans, sources and, when reachable, advisories
 
 .PHONY: suite
 suite: ## all tests, on the embedded store
-	PINTLE_CONTROL_PLANE=1 cargo test --workspace --quiet
+	PINTLE_CONTROL_PLANE=1 tools/test --workspace
 
 .PHONY: suite-etcd
 suite-etcd: ## the integration tests again, on a real etcd
 	# Those that choose their servers themselves have been seen by then.
-	PINTLE_BACKEND=etcd cargo test --workspace --quiet --test all -- --skip on_etcd:: --skip migrate:: --skip storage:: --skip control_plane::
+	PINTLE_BACKEND=etcd tools/test --workspace --test all -- --skip on_etcd:: --skip migrate:: --skip storage:: --skip control_plane::
 
 # How many times as long as in the suite: 20 is a kill loop of 1000 rounds.
 PROVE ?= 20
