@@ -5,9 +5,9 @@
 //! write [`FREE_BYTES`] whenever it runs; for more it needs a turn, and only as many connections as the runtime has threads
 //! have one at a time. A turn ends when the connection has run, or has written [`TURN_BYTES`].
 //!
-//! The runtime runs a task that another one has woken before all others, so that turns would follow each other while short
-//! requests wait. A connection that had to queue therefore begins its turn after the runtime has looked for arrivals
-//! ([`Turn::poll_begin`]); one that finds a turn free takes it at once.
+//! The runtime runs a task that another one has woken before all others, and connections that are ready together one after the
+//! other, so that turns would follow each other while short requests wait. A connection therefore begins each turn after
+//! the runtime has looked for arrivals ([`Turn::poll_begin`]), even if the turn was free when it asked for it.
 
 use std::collections::VecDeque;
 use std::future::Future as _;
@@ -129,13 +129,11 @@ impl Turn {
             return Poll::Ready(());
         }
         self.waker.register(cx.waker());
-        if run.has_turn || !self.acquire() {
-            run.wants_more = true;
-            return Poll::Pending;
+        run.wants_more = true;
+        if !run.has_turn {
+            self.queue();
         }
-        run.has_turn = true;
-        run.bytes_left = TURN_BYTES;
-        Poll::Ready(())
+        Poll::Pending
     }
 
     /// Whether what was written may be handed to the kernel now: in the same run, or with the next turn.
@@ -158,22 +156,13 @@ impl Turn {
         self.run.lock().is_upgraded = true;
     }
 
-    /// Takes a turn that is free, or queues.
-    fn acquire(self: &Arc<Self>) -> bool {
+    /// Queues for a turn, unless it has been woken for one, or will be.
+    fn queue(self: &Arc<Self>) {
         let mut queue = self.turns.queue.lock();
-        match self.ticket.load(Ordering::Acquire) {
-            NONE if queue.turns < self.turns.at_once => {
-                queue.turns += 1;
-                self.ticket.store(BEGUN, Ordering::Release);
-                true
-            }
-            NONE => {
-                self.ticket.store(WAITING, Ordering::Release);
-                queue.waiting.push_back(Arc::downgrade(self));
-                false
-            }
-            // It has been woken, or will be.
-            _ => false,
+        if self.ticket.load(Ordering::Acquire) == NONE {
+            self.ticket.store(WAITING, Ordering::Release);
+            queue.waiting.push_back(Arc::downgrade(self));
+            self.turns.wake_next(&mut queue);
         }
     }
 
@@ -242,11 +231,22 @@ mod tests {
     const MUCH: usize = 10 << 20;
 
     #[test]
+    fn a_turn_that_is_free_begins_after_arrivals_were_looked_for() {
+        let turns = turns(1);
+        let turn = Turn::new(&turns);
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert_eq!(run(&turn, MUCH), FREE_BYTES);
+        assert!(turn.poll_begin(&mut cx).is_pending(), "what else is ready comes first");
+        assert!(turn.poll_begin(&mut cx).is_ready());
+        assert_eq!(run(&turn, MUCH), TURN_BYTES);
+    }
+
+    #[test]
     fn alone_a_connection_writes_a_turn_each_time_it_runs() {
         let turns = turns(1);
         let turn = Turn::new(&turns);
         // The bytes that are free come first.
-        assert_eq!(run(&turn, MUCH), FREE_BYTES + TURN_BYTES);
+        assert_eq!(run(&turn, MUCH), FREE_BYTES);
         for _ in 0..3 {
             assert_eq!(run(&turn, MUCH), TURN_BYTES);
         }
@@ -258,7 +258,7 @@ mod tests {
     fn turns_come_in_the_order_of_the_queue() {
         let turns = turns(1);
         let [first, second, third] = [(); 3].map(|()| Turn::new(&turns));
-        assert_eq!(run(&first, MUCH), FREE_BYTES + TURN_BYTES);
+        assert_eq!(run(&first, MUCH), FREE_BYTES);
         // The first one was woken at once; the others find it so.
         assert_eq!((run(&second, MUCH), run(&third, MUCH)), (FREE_BYTES, FREE_BYTES));
         assert_eq!((run(&third, MUCH), run(&second, MUCH)), (0, 0));
