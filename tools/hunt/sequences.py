@@ -91,7 +91,7 @@ class Side:
             text = re.sub(r'("metadata": ?\{\s*"resourceVersion": ?"|\nmetadata:\n  resourceVersion: ")\d+', r'\1V', text)
         text = self.masked_text(text)
         text = re.sub(r'("?(?:nodePort|healthCheckNodePort)\\?"?: ?)3\d{4}', r'\g<1>30000', text)
-        text = re.sub(r'"(?:\d+:3\d{4}/[A-Z]+,?)+"', '"PORTS"', text)
+        text = re.sub(r'(?:\d+:3\d{4}/[A-Z]+,?)+', 'PORTS', text)
         return re.sub(r'"(?:\d+s|<invalid>)"', '"AGE"', text)
 
     def masked_text(self, text):

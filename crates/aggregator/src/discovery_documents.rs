@@ -32,9 +32,9 @@ struct DiscoveryEndpoint {
     peer_aggregated: Option<DiscoveryDocument>,
     /// There may be other API servers.
     knows_peers: bool,
-    /// Compat: in kube-apiserver go-restful checks the `Accept` header of these paths first; the
-    /// kube-aggregator's own paths do not pass through it.
-    negotiates_first: bool,
+    /// Compat: in kube-apiserver go-restful checks the method and the `Accept` header of these paths first; the paths of
+    /// groups and of custom resources do not pass through it.
+    is_routed: bool,
 }
 
 #[derive(Debug)]
@@ -83,14 +83,15 @@ impl DiscoveryDocuments {
         by_path.insert("/apis".to_owned(), DiscoveryEndpoint::new(plain, aggregated, false));
         for group in others() {
             let plain = renderer.meta("APIGroup", &discovery::api_group(group));
-            let endpoint = DiscoveryEndpoint::new(plain, None, false);
+            // The kube-aggregator's own group is one of its resources.
+            let endpoint = DiscoveryEndpoint::new(plain, None, group.name == OWN_GROUP);
             by_path.insert(format!("/apis/{}", group.name), endpoint);
         }
         // Other servers answer for themselves.
         for served in served.iter().filter(|served| served.remote.is_none()) {
             let root = if served.group_version.group.is_empty() { "/api" } else { "/apis" };
             let plain = renderer.meta("APIResourceList", &discovery::api_resource_list(served));
-            let endpoint = DiscoveryEndpoint::new(plain, None, true);
+            let endpoint = DiscoveryEndpoint::new(plain, None, served.custom.is_none());
             by_path.insert(format!("{root}/{}", served.group_version), endpoint);
         }
         let of_custom =
@@ -126,6 +127,12 @@ impl DiscoveryDocuments {
         self.by_path.contains_key(path)
     }
 
+    /// Whether a document answers GET only.
+    pub fn is_read_only(&self, path: &str) -> bool {
+        let endpoint = self.by_path.get(path.strip_suffix('/').unwrap_or(path));
+        endpoint.is_some_and(|endpoint| endpoint.is_routed)
+    }
+
     /// Every path that has a document, for the index.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.by_path.keys().map(String::as_str)
@@ -139,7 +146,9 @@ impl DiscoveryDocuments {
         if_none_match: Option<&str>,
     ) -> Option<Result<DocumentResponse, ApiError>> {
         let endpoint = self.by_path.get(path.strip_suffix('/').unwrap_or(path))?;
-        Some(endpoint.answer(accept, if_none_match))
+        // Compat: kube-aggregator has aggregated discovery without the slash only.
+        let aggregates = path != "/apis/";
+        Some(endpoint.answer(accept, if_none_match, aggregates))
     }
 }
 
@@ -147,17 +156,18 @@ impl DiscoveryEndpoint {
     fn new(
         plain: DiscoveryDocument,
         aggregated: Option<DiscoveryDocument>,
-        negotiates_first: bool,
+        is_routed: bool,
     ) -> Self {
-        Self { plain, aggregated, peer_aggregated: None, knows_peers: false, negotiates_first }
+        Self { plain, aggregated, peer_aggregated: None, knows_peers: false, is_routed }
     }
 
     fn answer(
         &self,
         accept: Option<&str>,
         if_none_match: Option<&str>,
+        aggregates: bool,
     ) -> Result<DocumentResponse, ApiError> {
-        if self.negotiates_first
+        if self.is_routed
             && let Err(error @ NegotiateError::NotRepresentable(_)) =
                 negotiate::accept(accept, Endpoint::Document, negotiate::OFFERED)
         {
@@ -166,7 +176,7 @@ impl DiscoveryEndpoint {
         let accept = accept.filter(|header| !header.is_empty());
         let clauses = accept::parse(accept.unwrap_or("*/*"));
         // Compat: a client that accepts aggregated discovery gets it, whatever its preferences.
-        if let Some(document) = &self.aggregated {
+        if let Some(document) = self.aggregated.as_ref().filter(|_| aggregates) {
             for version in [V2, V2BETA1] {
                 let wanted = Some((DISCOVERY_GROUP, version, LIST));
                 let chosen = DocumentFormat::negotiate(&clauses, |target| target == wanted);
@@ -187,6 +197,7 @@ impl DiscoveryEndpoint {
 
 /// Group, kind and versions of aggregated discovery; the versions differ in their names only.
 /// kube-apiserver removed v2beta1 in v1.35, but clients up to v1.29 know no other.
+const OWN_GROUP: &str = "apiregistration.k8s.io";
 const DISCOVERY_GROUP: &str = "apidiscovery.k8s.io";
 const LIST: &str = "APIGroupDiscoveryList";
 const V2: &str = "v2";
@@ -244,10 +255,22 @@ impl DocumentFormat {
     ) -> Option<(Self, &'a accept::AcceptClause<'h>)> {
         let fitting = clauses.iter().filter(|clause| fits(target(clause)));
         let mut wanted = fitting.filter_map(|clause| {
-            let format = FORMATS.iter().find(|format| clause.allows(format.media))?;
+            let mut formats = FORMATS.iter().filter(|format| clause.allows(format.media));
+            let format = formats.find(|format| format.can_stream(clause.param("stream")))?;
             Some((*format, clause))
         });
         wanted.next()
+    }
+}
+
+impl DocumentFormat {
+    /// Compat: a client may ask for a stream of a document where the format has streams, and gets the document.
+    fn can_stream(self, stream: Option<&str>) -> bool {
+        match stream.unwrap_or_default() {
+            "" => true,
+            "watch" => !matches!(self.encoding, Encoding::Yaml),
+            _ => false,
+        }
     }
 }
 

@@ -167,10 +167,10 @@ impl Aggregator {
             }
             None => self.openapi(path, request.uri().query(), headers).await?,
         };
-        // Compat: what is about groups, and OpenAPI, answers a POST like a GET.
-        let parts = path.trim_matches('/').split('/').count();
-        let whatever = path.starts_with("/openapi/") || path.starts_with("/apis") && parts < 3;
-        if *method != Method::GET && !whatever {
+        // Compat: what is about groups or custom resources, and OpenAPI, answers a POST like a GET.
+        let documents = self.documents.load();
+        let is_read_only = documents.as_ref().is_some_and(|all| all.is_read_only(path));
+        if *method != Method::GET && is_read_only {
             return Some(Err(ApiError::MethodNotAllowed));
         }
         Some(answer.map(response))

@@ -145,15 +145,28 @@ fn names_of_streams(offered: Offered) -> String {
     named.collect::<Vec<_>>().join(", ")
 }
 
-/// Is there a type that is offered, or `*/*`? The router looks at nothing else; `application/*` is
-/// not enough for it.
 fn is_representable(header: Option<&str>, offered: Offered) -> bool {
+    is_routed(header, |name| {
+        offered.iter().any(|offered| offered.name() == name || offered.stream_name() == name)
+    })
+}
+
+/// Whether go-restful finds a type that is produced, or `*/*`. It looks at nothing else; `application/*` is not enough
+/// for it.
+fn is_routed(header: Option<&str>, is_produced: impl Fn(&str) -> bool) -> bool {
     let header = header.filter(|header| !header.is_empty()).unwrap_or("*/*");
     header.split(',').take(CLAUSES_MAX).any(|clause| {
         let name = clause.split(';').next().unwrap_or_default().trim_matches(' ');
-        name == "*/*"
-            || offered.iter().any(|offered| offered.name() == name || offered.stream_name() == name)
+        name == "*/*" || is_produced(name)
     })
+}
+
+/// Refuses what does not accept the one type of a document that has no other (`/version`).
+pub fn accept_only(header: Option<&str>, produced: &str) -> Result<(), NegotiateError> {
+    if is_routed(header, |name| name == produced) {
+        return Ok(());
+    }
+    Err(NegotiateError::NotRepresentable(produced.to_owned()))
 }
 
 /// Does the client know aggregated discovery? If not, it gets the plain documents, which are

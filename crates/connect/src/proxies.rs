@@ -9,7 +9,7 @@ use http::{
     header::{HOST, LOCATION},
 };
 use hyper::body::Incoming;
-use meta::{ApiError, Query, RequestInfo, Value, field::quote};
+use meta::{ApiError, GroupResource, Query, RequestInfo, Value, field::quote};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use proxy::{Options, Redirects, Target, is_upgrade};
 use serve::{Body, Serving};
@@ -213,7 +213,14 @@ impl Proxy {
             };
             port.str_at(&["name"]).clone_into(&mut port_name);
         }
-        let endpoints = self.shared.get("endpoints", &info.namespace, id.name).await?;
+        let endpoints = self.shared.get("endpoints", &info.namespace, id.name).await;
+        // Compat: the error is about what the client asked for.
+        let endpoints = endpoints.map_err(|error| match error {
+            ApiError::NotFound { .. } => {
+                ApiError::not_found(GroupResource::new("", "services"), id.name)
+            }
+            other => other,
+        })?;
         let subsets = endpoints.items_at(&["subsets"]);
         let unavailable = |id: &str| {
             let message = format!("no endpoints available for service {}", quote(id));

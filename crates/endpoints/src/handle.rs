@@ -230,40 +230,69 @@ impl Delegate for Resources {
     }
 }
 
-/// Paths that look right but are not there: a namespaced object without its namespace, a
-/// cluster-wide one inside of one, something below a subresource.
+/// Paths that look right but are not there, and methods that they do not have.
 fn check_scope(cx: &Context, kind: &Kind, method: &Method) -> Result<(), ApiError> {
     let info = &cx.info;
-    let unknown = !info.subresource.is_empty()
-        && info.verb != "watch"
-        && (kind.facts.subresource(&info.subresource).is_none() || info.parts.len() > PARTS_MAX);
-    if unknown && !kind.is_custom() {
+    if kind.is_custom() {
+        return check_custom_scope(info, kind);
+    }
+    let is_old_watch = is_old_watch(info);
+    if !is_routed(info, kind, is_old_watch) {
         return Err(ApiError::NotServed);
     }
-    let is_old_watch = info.verb == "watch" && method != Method::GET;
-    if method == Method::HEAD || info.verb.is_empty() || is_old_watch {
+    if method == Method::HEAD || info.verb.is_empty() || is_old_watch && method != Method::GET {
         return Err(kind.not_supported(&info.verb));
     }
-    // A namespace is said to be in itself.
-    let is_namespace = info.resource == "namespaces" && info.namespace == info.name;
-    let in_namespace = !info.namespace.is_empty() && !is_namespace;
-    let missing = || if kind.is_custom() { ApiError::UnknownPath } else { ApiError::NotServed };
-    if in_namespace && !kind.namespaced() {
-        return Err(missing());
-    }
-    if kind.namespaced() && !in_namespace {
-        if !kind.has_verb("list") && !kind.is_custom() {
-            return Err(missing());
-        }
-        let by_selector = matches!(info.verb.as_str(), "list" | "watch");
-        if !by_selector && (!info.name.is_empty() || kind.is_custom()) {
-            return Err(missing());
-        }
-        if matches!(info.verb.as_str(), "create" | "deletecollection") {
-            return Err(ApiError::MethodNotAllowed);
-        }
+    let is_across = kind.namespaced() && !is_in_namespace(info);
+    if is_across && matches!(info.verb.as_str(), "create" | "deletecollection") {
+        return Err(ApiError::MethodNotAllowed);
     }
     Ok(())
+}
+
+/// Compat: custom resources have no routes. Their verb decides, so that HEAD is answered as GET is, and any method at
+/// the old path of watches is a watch.
+fn check_custom_scope(info: &RequestInfo, kind: &Kind) -> Result<(), ApiError> {
+    let across = matches!(info.verb.as_str(), "list" | "watch");
+    match (is_in_namespace(info), kind.namespaced()) {
+        (true, false) => Err(ApiError::UnknownPath),
+        (false, true) if !across => Err(ApiError::UnknownPath),
+        _ => Ok(()),
+    }
+}
+
+/// Whether kube-apiserver has a route of this path, by whatever method. A namespaced object has none without its
+/// namespace, a cluster-wide one none inside of one, and nothing is below a subresource.
+fn is_routed(info: &RequestInfo, kind: &Kind, is_old_watch: bool) -> bool {
+    let in_namespace = is_in_namespace(info);
+    if in_namespace && !kind.namespaced() {
+        return false;
+    }
+    let is_across = kind.namespaced() && !in_namespace;
+    let has_any = |verbs: &[&str]| verbs.iter().any(|verb| kind.has_verb(verb));
+    match info.parts.len() {
+        1 if is_old_watch => kind.has_verb("watch"),
+        1 if is_across => kind.has_verb("list"),
+        1 => has_any(&["create", "list", "deletecollection"]),
+        _ if is_across => false,
+        2 if is_old_watch => kind.has_verb("watch"),
+        2 => has_any(&["get", "update", "patch", "delete"]),
+        PARTS_MAX => !is_old_watch && kind.facts.subresource(&info.subresource).is_some(),
+        _ => false,
+    }
+}
+
+/// A namespace is said to be in itself.
+fn is_in_namespace(info: &RequestInfo) -> bool {
+    let is_namespace = info.resource == "namespaces" && info.parts.get(1) == Some(&info.namespace);
+    !info.namespace.is_empty() && !is_namespace
+}
+
+/// `/api/v1/watch/pods`, not `/api/v1/pods?watch=1`.
+fn is_old_watch(info: &RequestInfo) -> bool {
+    let prefix_parts = if info.prefix == "apis" { 3 } else { 2 };
+    info.verb == "watch"
+        && info.path.trim_matches('/').split('/').nth(prefix_parts) == Some("watch")
 }
 
 /// Resource, name and subresource.

@@ -62,7 +62,12 @@ pub enum ApiError {
     #[error("{message}")]
     Expired { message: String, continue_token: String },
     #[error("Timeout: Too large resource version: {asked}, current: {current}")]
-    TooLargeResourceVersion { asked: u64, current: u64 },
+    TooLargeResourceVersion {
+        asked: u64,
+        current: u64,
+        /// 0: there is no cache that could catch up.
+        retry_after_seconds: u32,
+    },
     #[error("{0}")]
     Timeout(String),
     #[error("{message}")]
@@ -210,8 +215,9 @@ impl ApiError {
             Self::ForbiddenPath(_) => (403, "Forbidden", Some(Details::default())),
             // kube-rs and client-go list again on 410 only; any other code keeps them where they are.
             Self::Expired { .. } => (410, "Expired", None),
-            Self::TooLargeResourceVersion { .. } => {
-                (504, "Timeout", Some(Details::of_too_large_resource_version()))
+            Self::TooLargeResourceVersion { retry_after_seconds, .. } => {
+                let details = Details::of_too_large_resource_version(*retry_after_seconds);
+                (504, "Timeout", Some(details))
             }
             Self::Timeout(_) => (504, "Timeout", Some(Details::default())),
             Self::TooManyRequests { retry_after_seconds, causes, .. } => {
@@ -284,13 +290,13 @@ impl Details {
         }
     }
 
-    fn of_too_large_resource_version() -> Self {
+    fn of_too_large_resource_version(retry_after_seconds: u32) -> Self {
         let cause = Cause {
             reason: "ResourceVersionTooLarge".to_owned(),
             message: "Too large resource version".to_owned(),
             ..Cause::default()
         };
-        Self { causes: vec![cause], retry_after_seconds: 1, ..Self::default() }
+        Self { causes: vec![cause], retry_after_seconds, ..Self::default() }
     }
 
     fn with_causes(mut self, causes: &[Cause]) -> Self {

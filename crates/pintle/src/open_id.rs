@@ -121,6 +121,9 @@ impl Delegate for OpenId {
             if *request.method() != Method::GET {
                 return Err(ApiError::MethodNotAllowed);
             }
+            let content_type = answer.headers().get(CONTENT_TYPE);
+            let produced = content_type.and_then(|own| own.to_str().ok()).unwrap_or_default();
+            serve::generic::accept_only(&request, produced)?;
             Ok(answer)
         })
     }

@@ -16,6 +16,9 @@ pub struct Continue {
     pub revision: Option<u64>,
     /// The first key of the next page, relative to what is listed: the resource, or one namespace of it.
     pub start: String,
+    /// Compat: kube-apiserver writes the key with a slash in front when it lists from its cache, and without when it
+    /// lists from etcd.
+    pub with_slash: bool,
 }
 
 impl Continue {
@@ -23,7 +26,8 @@ impl Continue {
         let revision = self.revision.map_or(-1, |revision| revision as i64);
         // Field order of the Go struct: v, rv, start.
         let mut token = format!(r#"{{"v":"meta.k8s.io/v1","rv":{revision},"start":"#).into_bytes();
-        meta::json::write_string(&mut token, &format!("/{}", self.start));
+        let slash = if self.with_slash { "/" } else { "" };
+        meta::json::write_string(&mut token, &format!("{slash}{}", self.start));
         token.push(b'}');
         URL_SAFE_NO_PAD.encode(token)
     }
@@ -61,7 +65,7 @@ impl Continue {
         if start.is_empty() {
             return Err(invalid(": encoded start key empty (version meta.k8s.io/v1)"));
         }
-        // Compat: kube-apiserver writes it with a slash when it lists from its cache, and without when from etcd.
+        let with_slash = start.starts_with('/');
         let relative = start.strip_prefix('/').unwrap_or(start);
         // Invariant: a token must not lead to keys outside of the listed resource or namespace.
         let climbs = relative.split('/').any(|part| matches!(part, "" | "." | ".."));
@@ -69,8 +73,8 @@ impl Continue {
         if climbs && start != "/" {
             return Err(invalid(&format!(": {start}")));
         }
-        let start = relative;
-        Ok(Self { revision: u64::try_from(revision).ok(), start: start.to_owned() })
+        let revision = u64::try_from(revision).ok();
+        Ok(Self { revision, start: relative.to_owned(), with_slash })
     }
 }
 
@@ -114,8 +118,8 @@ mod tests {
 
     #[test]
     fn a_token_reads_back_as_it_was_written() {
-        for revision in [Some(7), None] {
-            let token = Continue { revision, start: "ns/name\0".to_owned() };
+        for (revision, with_slash) in [(Some(7), true), (Some(7), false), (None, false)] {
+            let token = Continue { revision, start: "ns/name\0".to_owned(), with_slash };
             assert_eq!(Continue::decode(&token.encode()).unwrap(), token);
         }
     }
@@ -127,11 +131,17 @@ mod tests {
                 "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MTY5NCwic3RhcnQiOiIvYlx1MDAwMCJ9",
                 Some(1694),
                 "b\0",
+                true,
             ),
-            ("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiY1x1MDAwMCJ9", None, "c\0"),
+            (
+                "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiY1x1MDAwMCJ9",
+                None,
+                "c\0",
+                false,
+            ),
         ];
-        for (token, revision, start) in cases {
-            let expected = Continue { revision, start: start.to_owned() };
+        for (token, revision, start, with_slash) in cases {
+            let expected = Continue { revision, start: start.to_owned(), with_slash };
             assert_eq!(Continue::decode(token).unwrap(), expected);
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use admission::{Attributes, Operation, Reinvocation, RequestOptions, quota::WriteCharges};
-use meta::{ApiError, GroupVersionResource, Value};
+use meta::{ApiError, GroupKind, GroupVersion, GroupVersionResource, Value};
 use store::{Expect, StoreError};
 
 use crate::{
@@ -256,8 +256,9 @@ pub(crate) fn invalid(
         group_kind.group = stored.version.group.clone();
     }
     if kind.is_custom() {
-        // The kind in the object may be wrong; that is what the error is about.
-        group_kind.kind = object.str_at(&["kind"]).into();
+        // The kind and version in the object may be wrong; that is what the error is about.
+        let version = GroupVersion::parse(object.str_at(&["apiVersion"])).unwrap_or_default();
+        group_kind = GroupKind { group: version.group, kind: object.str_at(&["kind"]).into() };
     }
     Err(ApiError::Invalid { kind: group_kind, name, errors: Box::new(errors) })
 }

@@ -89,9 +89,11 @@ pub(crate) fn decode(
             return Err(unreadable(bytes, media_type, expected, &why));
         }
     };
+    if of_custom(request, expected).is_some() {
+        check_type_meta(&decoded.value, bytes, media_type, expected)?;
+    }
     check_kind(request, media_type, bytes, &decoded.value, expected)?;
     if let Some(custom) = of_custom(request, expected) {
-        check_type_meta(&decoded.value, bytes, media_type, expected)?;
         prune_and_default(custom, &mut decoded, strict)
             .map_err(|why| cannot_be_handled(expected.gvk, expected, &why))?;
     }
@@ -112,21 +114,29 @@ fn check_type_meta(
     media_type: MediaType,
     expected: &Expected<'_>,
 ) -> Result<(), ApiError> {
-    for (field, shown) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
-        if object.str_at(&[field]).is_empty() {
-            let json = match media_type {
-                MediaType::Yaml => meta::json::to_string(object),
-                _ => String::from_utf8_lossy(bytes).into_owned(),
-            };
-            let (kind, summary) = (&expected.gvk.kind, summarize(bytes));
-            let json = cut(&json, QUOTED_BYTES_MAX);
-            return Err(ApiError::BadRequest(format!(
-                "the object provided is unrecognized (must be of type {kind}): Object '{shown}' is \
-                 missing in '{json}' ({summary})"
-            )));
-        }
+    if object.str_at(&["kind"]).is_empty() {
+        let json = match media_type {
+            MediaType::Yaml => meta::json::to_string(object),
+            _ => String::from_utf8_lossy(bytes).into_owned(),
+        };
+        let (kind, summary) = (&expected.gvk.kind, summarize(bytes));
+        let json = cut(&json, QUOTED_BYTES_MAX);
+        return Err(ApiError::BadRequest(format!(
+            "the object provided is unrecognized (must be of type {kind}): Object 'Kind' is \
+             missing in '{json}' ({summary})"
+        )));
+    }
+    if object.str_at(&["apiVersion"]).is_empty() {
+        return Err(other_version("", expected));
     }
     Ok(())
+}
+
+fn other_version(given: &str, expected: &Expected<'_>) -> ApiError {
+    ApiError::BadRequest(format!(
+        "the API version in the data ({given}) does not match the expected API version ({})",
+        expected.gvk.group_version()
+    ))
 }
 
 /// The custom kind of a body, if it has one: options and scales are decoded here too.
@@ -191,6 +201,9 @@ pub(crate) fn check_patched_kind(
     object: &Value,
     expected: &Expected<'_>,
 ) -> Result<(), String> {
+    if let Some(why) = type_meta_error(object).filter(|_| of_custom(request, expected).is_none()) {
+        return Err(format!("couldn't get version/kind; json parse error: {why}"));
+    }
     let given = given_kind(object, expected.gvk)?;
     if given == *expected.gvk || of_custom(request, expected).is_some() {
         return Ok(());
@@ -365,11 +378,16 @@ fn no_kind(bytes: &[u8], media_type: MediaType) -> Option<String> {
     if !matches!(tree, Value::Object(_) | Value::Null) {
         return Some(not_type_meta(tree.type_name()));
     }
+    type_meta_error(&tree)
+}
+
+/// Go's error about an apiVersion or kind that is no string.
+fn type_meta_error(object: &Value) -> Option<String> {
     let wrong = |field: &&&str| {
-        tree.get(field).is_some_and(|given| !matches!(given, Value::String(_) | Value::Null))
+        object.get(field).is_some_and(|given| !matches!(given, Value::String(_) | Value::Null))
     };
     let field = ["apiVersion", "kind"].iter().find(wrong)?;
-    let given = tree.get(field)?.type_name();
+    let given = object.get(field)?.type_name();
     Some(format!("json: cannot unmarshal {given} into Go struct field .{field} of type string"))
 }
 
@@ -465,11 +483,7 @@ fn check_kind(
         return Ok(());
     }
     if custom || given.kind == expected.gvk.kind && is_known(request, &given) {
-        return Err(ApiError::BadRequest(format!(
-            "the API version in the data ({}) does not match the expected API version ({})",
-            given.group_version(),
-            expected.gvk.group_version()
-        )));
+        return Err(other_version(&given.group_version().to_string(), expected));
     }
     // Compat: Go decodes it as the kind that it names before it compares the kinds.
     let tree = untyped(bytes, media_type);

@@ -17,7 +17,7 @@ use crate::{
     protobuf_metadata, protobuf_response,
     resource_request::{Engine, ResourceRequest},
     response_format::{Projection, ResponseFormat, write_metadata_only},
-    table,
+    table::{self, IncludeObject},
 };
 
 pub(crate) const ADDED: &str = "ADDED";
@@ -153,7 +153,7 @@ impl Frames {
         let gvk = self.kind.gvk();
         object.set_at(&["kind"], gvk.kind.clone());
         object.set_at(&["apiVersion"], gvk.group_version().to_string());
-        let json = self.bookmark_json(&object)?;
+        let json = self.bookmark_json(&object, initial_events_end)?;
         match self.format.projection {
             Projection::Object => {
                 self.wrap_typed("BOOKMARK", &json, &self.kind.schema, self.kind.ty())
@@ -162,14 +162,19 @@ impl Frames {
         }
     }
 
-    fn bookmark_json(&self, object: &Value) -> Result<Bytes, ApiError> {
+    fn bookmark_json(&self, object: &Value, ends_initial_events: bool) -> Result<Bytes, ApiError> {
         let json = self.kind.encode(object);
         match &self.format.projection {
             Projection::Object => Ok(json),
             Projection::Metadata => crate::response_format::metadata_only(&self.kind, &json),
             Projection::Table(include) => {
                 let columns = self.columns_due.swap(false, Ordering::Relaxed);
-                table::of_object_with(&self.engine, &self.kind, *include, &json, columns)
+                // Compat: the annotation that ends the initial events is shown even if no object is.
+                let include = match include {
+                    IncludeObject::None if ends_initial_events => IncludeObject::Metadata,
+                    include => *include,
+                };
+                table::of_object_with(&self.engine, &self.kind, include, &json, columns)
             }
         }
     }

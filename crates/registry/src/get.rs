@@ -14,11 +14,25 @@ use crate::{
 
 pub(crate) async fn get(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
     let format = ResponseFormat::negotiate(request)?;
+    refuse_export(request)?;
     if let Some(computed) = &request.kind.computed {
         return computed_resource::get(request, &format, &**computed).await;
     }
     let entry = entry(request, request.query.text("resourceVersion")).await?;
     response_format::entry(request, &format, 200, &entry)
+}
+
+/// Compat: the parameter was removed, and is refused so that nobody takes the whole object for an exported one. Go takes
+/// anything but `false` and `0` for true.
+pub(crate) fn refuse_export(request: &ResourceRequest<'_>) -> Result<(), ApiError> {
+    match request.query.get("export") {
+        Some(given) if !given.eq_ignore_ascii_case("false") && given != "0" => {
+            Err(ApiError::bad_request(
+                "the export parameter, deprecated since v1.14, is no longer supported",
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The object that a request names, not older than `resource_version`.

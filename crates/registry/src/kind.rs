@@ -328,9 +328,10 @@ impl Kind {
         if self.lone_metadata().is_none() {
             return Ok(Cow::Borrowed(&entry.json[range]));
         }
-        if self.is_remote() {
-            let converted = self.raw_metadata(entry)?;
-            return Ok(Cow::Owned(self.metadata(&converted)?.into_owned()));
+        // Invariant: only custom resources keep it, because others keep their protobuf in the same slot.
+        if self.is_remote() || !self.is_custom() {
+            let own = self.raw_metadata(entry)?;
+            return Ok(Cow::Owned(self.metadata(&own)?.into_owned()));
         }
         let made = || self.metadata(&entry.json[range]).map(|made| made.into_owned().into());
         Ok(Cow::Borrowed(entry.try_encoding(SLOT_METADATA, made)?))

@@ -154,11 +154,12 @@ pub(crate) async fn find(
     let metrics = (!storage.from_store).then(|| storage.cache.read_metrics());
     let prefix = storage.key_prefix(&request.info.namespace);
     let head = ListHead { revision: snapshot.revision, ..ListHead::default() };
+    let cached = storage.is_cached();
 
     let after = start.as_ref().map(|start| before(Str::new(format!("{prefix}{}", start.start))));
     check_readable(request, &selection, &snapshot, after.as_deref())?;
     // Compat: a list from any cached state (resourceVersion 0) ignores the limit.
-    let paged = options.limit > 0 && options.resource_version != "0";
+    let paged = options.limit > 0 && (options.resource_version != "0" || !cached);
     // Compat: pages of an old state and continued pages are cut as a range scan would cut them.
     let indexed = start.is_none() && !(paged && is_exact(options));
     // A name or an indexed field is looked up without a scan.
@@ -172,15 +173,9 @@ pub(crate) async fn find(
             .map(|metrics| if is_indexed { &metrics.indexed_lists } else { &metrics.cache_lists });
         if paged {
             let by_name_or_index: Vec<Arc<Entry>> = by_name_or_index.collect();
-            return Ok(page(
-                options,
-                &snapshot,
-                &prefix,
-                by_name_or_index.iter(),
-                &selection,
-                false,
-                counters,
-            ));
+            let part = Part { prefix: &prefix, continued: false, with_slash: cached };
+            let entries = by_name_or_index.iter();
+            return Ok(page(options, &snapshot, &part, entries, &selection, counters));
         }
         let mut fetched = 0;
         let items = Items::of(by_name_or_index.filter(|entry| {
@@ -201,7 +196,8 @@ pub(crate) async fn find(
     if paged {
         let walk = first.iter().chain(snapshot.range(&prefix, after.as_deref()));
         let counters = metrics.map(|metrics| &metrics.cache_lists);
-        return Ok(page(options, &snapshot, &prefix, walk, &selection, continued, counters));
+        let part = Part { prefix: &prefix, continued, with_slash: cached };
+        return Ok(page(options, &snapshot, &part, walk, &selection, counters));
     }
     let ready: VecDeque<_> = first.into_iter().filter(|entry| selection.matches(entry)).collect();
     if let Some(metrics) = metrics {
@@ -275,7 +271,7 @@ async fn snapshot(
         _ if is_exact(options) => cache.exact(revision).await,
         _ => storage.at_least(revision).await,
     };
-    Ok((snapshot.map_err(store_error)?, None))
+    Ok((snapshot.map_err(|error| storage.read_error(error))?, None))
 }
 
 /// Whether the exact version is requested. Compat: pages with a resourceVersion are always exact.
@@ -291,7 +287,7 @@ fn expired(error: StoreError, start: &Continue) -> ApiError {
     if !matches!(error, StoreError::Compacted { .. }) {
         return store_error(error);
     }
-    let go_on = Continue { revision: None, start: start.start.clone() };
+    let go_on = Continue { revision: None, start: start.start.clone(), with_slash: false };
     ApiError::Expired {
         message: "The provided continue parameter is too old to display a consistent list result. \
                   You can start a new list without the continue parameter, or use the continue \
@@ -320,14 +316,22 @@ fn by_name_or_index(
     Some(snapshot.indexed(value).cloned().collect())
 }
 
+/// What a page is a part of.
+struct Part<'a> {
+    prefix: &'a str,
+    /// It is not the first page.
+    continued: bool,
+    /// See [`Continue::with_slash`].
+    with_slash: bool,
+}
+
 /// One page of the entries.
 fn page<'a>(
     options: &ListOptions,
     snapshot: &Snapshot,
-    prefix: &str,
+    part: &Part<'_>,
     mut entries: impl Iterator<Item = &'a Arc<Entry>>,
     selection: &Selection,
-    continued: bool,
     counters: Option<&ListCounters>,
 ) -> ListResult {
     let limit = usize::try_from(options.limit).unwrap_or(usize::MAX);
@@ -347,14 +351,15 @@ fn page<'a>(
     if let (true, Some(last)) = (more, taken.last()) {
         let next = Continue {
             revision: Some(snapshot.revision),
-            start: format!("{}\0", &last.key[prefix.len()..]),
+            start: format!("{}\0", &last.key[part.prefix.len()..]),
+            with_slash: part.with_slash,
         };
         head.continue_token = next.encode();
         if selection.is_everything() {
-            let remaining = if continued {
-                snapshot.remaining(prefix, Some(&last.key))
+            let remaining = if part.continued {
+                snapshot.remaining(part.prefix, Some(&last.key))
             } else {
-                snapshot.count(prefix).saturating_sub(taken.len())
+                snapshot.count(part.prefix).saturating_sub(taken.len())
             };
             head.remaining = Some(remaining as u64);
         }

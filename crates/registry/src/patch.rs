@@ -242,11 +242,18 @@ pub(crate) fn decode_patched(
     let read =
         same_kind.and_then(|()| decode::patched(request, json.as_bytes(), expected, &context));
     read.map_err(|error| {
+        let is_custom = decode::of_custom(request, expected).is_some();
+        if let (decode::PatchedError::Decode(error), Patch::Apply(config)) = (&error, change)
+            && let Some(error) = unconvertible(error, config, patched).filter(|_| !is_custom)
+        {
+            return error;
+        }
         let why = match (&error, change) {
             // Compat: Go's decoder of strategic patches has other messages.
             (decode::PatchedError::Decode(DecodeError::Type(error)), Patch::Strategic(_)) => {
                 conversion_error(error, patched)
             }
+            (decode::PatchedError::Decode(error), Patch::Strategic(_)) => value_error(error),
             (error, _) => error.to_string(),
         };
         let shown = match change {
@@ -267,6 +274,33 @@ pub(crate) fn decode_patched(
             errors: Box::new(errors),
         }
     })
+}
+
+/// The error for a configuration with a value of the right type of JSON and the wrong form: a quantity, a time, base64.
+/// Compat: kube-apiserver finds it when it converts the merged object, which is a 500 without a reason. None: an integer
+/// that is too large, which kube-apiserver cuts.
+fn unconvertible(error: &DecodeError, config: &Value, patched: &Value) -> Option<ApiError> {
+    let why = match error {
+        DecodeError::Type(error) if !is_float(error, patched) => return None,
+        DecodeError::Type(error) => conversion_error(error, patched),
+        error => value_error(error),
+    };
+    let text = |name| config.str_at(&["metadata", name]);
+    let (version, kind) = (config.str_at(&["apiVersion"]), config.str_at(&["kind"]));
+    let slash = if version.contains('/') { "" } else { "/" };
+    let gvk = format!("{slash}{version}, Kind={kind}");
+    Some(ApiError::Storage(format!(
+        "failed to convert new object ({}/{}; {gvk}) to proper version: unable to convert \
+         unstructured object to {gvk}: {why}",
+        text("namespace"),
+        text("name"),
+    )))
+}
+
+/// A value of the wrong form, as Go's `FromUnstructured` reports it.
+fn value_error(error: &DecodeError) -> String {
+    let why = error.to_string();
+    if why.starts_with("illegal base64") { format!("error decoding from json: {why}") } else { why }
 }
 
 /// A value of another type than its field, as Go's `FromUnstructured` reports it: `cannot convert int64

@@ -98,7 +98,8 @@ impl ExactSizeIterator for MetadataItems {}
 
 /// A part of the object's own message, where that is in the cache: `metadata` is the first field of both.
 fn shared(kind: &Kind, entry: &Entry) -> Option<Bytes> {
-    if kind.is_custom() || kind.conversion.is_some() {
+    let has_internal = !kind.strategy.internal_annotations().is_empty();
+    if kind.is_custom() || kind.conversion.is_some() || has_internal {
         return None;
     }
     let message = entry.cached_encoding(SLOT_PROTOBUF)?;
@@ -110,7 +111,11 @@ fn shared(kind: &Kind, entry: &Entry) -> Option<Bytes> {
 
 fn made(engine: &Engine, kind: &Kind, entry: &Entry) -> Result<Bytes, ApiError> {
     let (schema, ty, _) = engine.meta_type("ObjectMeta")?;
-    let metadata = kind.raw_metadata(entry)?;
+    let stored = kind.raw_metadata(entry)?;
+    let metadata = match kind.strategy.internal_annotations() {
+        [] => stored,
+        _ => kind.metadata(&stored)?.into_owned().into(),
+    };
     let metadata = protobuf::encode_json(&metadata, engine.tables(), schema, ty)
         .map_err(|error| not_encoded(&error))?;
     let mut message = Vec::with_capacity(item_len(&metadata));

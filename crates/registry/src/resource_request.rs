@@ -16,7 +16,7 @@ use schema::{Schema, TypeId};
 
 use crate::{
     BoxFuture, FieldDescriptions, Kind, ResourceResponse, action, audit, create, delete, get, list,
-    patch, scale, update, watch,
+    patch, response_format::ResponseFormat, scale, update, watch,
 };
 
 /// What all requests share.
@@ -115,8 +115,23 @@ async fn serve_verb(request: &ResourceRequest<'_>) -> Result<ResourceResponse, A
     if !info.subresource.is_empty() {
         return Box::pin(serve_subresource(request)).await;
     }
+    if info.verb == "watch" && !request.kind.has_verb("watch") && request.kind.has_verb("list") {
+        // Compat: the route of lists refuses the parameter itself.
+        warn_of_deprecation(request);
+        let resource = request.kind.group_resource();
+        return Err(ApiError::MethodNotSupported { resource, verb: info.verb.to_string() });
+    }
     if !request.kind.has_verb(&info.verb) {
         return Err(request.kind.not_supported(&info.verb));
+    }
+    // The name of a new object is in the body; the others need one in the path.
+    let is_misnamed = match info.verb.as_str() {
+        "create" => !info.name.is_empty(),
+        "update" | "patch" => info.name.is_empty(),
+        _ => false,
+    };
+    if is_misnamed && !request.kind.is_custom() {
+        return Err(ApiError::MethodNotAllowed);
     }
     warn_of_deprecation(request);
     if matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") {
@@ -127,15 +142,13 @@ async fn serve_verb(request: &ResourceRequest<'_>) -> Result<ResourceResponse, A
         "get" => get::get(request).await,
         "list" => list::list(request).await,
         "watch" => watch::watch(request).await,
-        // The name is in the body.
-        "create" if info.name.is_empty() || request.kind.is_custom() => {
-            Box::pin(create::create(request)).await
-        }
-        // These need a name.
-        "update" | "patch" if info.name.is_empty() && request.kind.is_custom() => {
+        "create" => Box::pin(create::create(request)).await,
+        "update" | "patch" if is_misnamed => {
+            if info.verb == "patch" {
+                patch::PatchType::of(request)?;
+            }
             Err(ApiError::bad_request("name must be provided"))
         }
-        "update" | "patch" if info.name.is_empty() => Err(ApiError::MethodNotAllowed),
         "update" => Box::pin(update::update(request)).await,
         "patch" => Box::pin(patch::patch(request)).await,
         "delete" => Box::pin(delete::delete(request)).await,
@@ -146,10 +159,21 @@ async fn serve_verb(request: &ResourceRequest<'_>) -> Result<ResourceResponse, A
 
 /// Adds the deprecation warning of the version.
 fn warn_of_deprecation(request: &ResourceRequest<'_>) {
-    if let Some(text) = request.kind.behaviour.deprecation {
+    let deprecation = request.kind.behaviour.deprecation;
+    if let Some(text) = deprecation.filter(|_| !is_refused_by_router(request)) {
         request.warnings.add(text.to_owned());
         audit::deprecated(request, text);
     }
+}
+
+/// Compat: kube-apiserver's router refuses the media types that a route neither reads nor writes before the handler
+/// that warns.
+fn is_refused_by_router(request: &ResourceRequest<'_>) -> bool {
+    let not_written =
+        matches!(ResponseFormat::negotiate(request), Err(ApiError::NotRepresentable(_)));
+    let not_read = request.info.verb == "patch"
+        && matches!(patch::PatchType::of(request), Err(ApiError::UnsupportedPatch));
+    not_written || not_read
 }
 
 async fn serve_subresource(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {

@@ -136,6 +136,20 @@ impl ResponseFormat {
 
     /// Refuses list kinds for objects and object kinds for lists.
     fn check_transform(&self, kind: &Kind, is_list: bool) -> Result<(), ApiError> {
+        self.check_transform_of(is_list, || match (kind.is_custom(), is_list) {
+            (true, true) => "unstructured.UnstructuredList".to_owned(),
+            (true, false) => "unstructured.Unstructured".to_owned(),
+            (false, true) => format!("{}.{}", kind.go_package(), kind.facts.list_kind),
+            (false, false) => format!("{}.{}", kind.go_package(), kind.gvk().kind),
+        })
+    }
+
+    /// The same for what is given as a type of Go.
+    pub(crate) fn check_transform_of(
+        &self,
+        is_list: bool,
+        given: impl FnOnce() -> String,
+    ) -> Result<(), ApiError> {
         let (name, not) = match (self.transform, is_list) {
             (Some(Transform::PartialObjectMetadata(_)), true) => {
                 ("PartialObjectMetadata", "a list")
@@ -145,12 +159,7 @@ impl ResponseFormat {
             }
             _ => return Ok(()),
         };
-        let given = match (kind.is_custom(), is_list) {
-            (true, true) => "unstructured.UnstructuredList".to_owned(),
-            (true, false) => "unstructured.Unstructured".to_owned(),
-            (false, true) => format!("{}.{}", kind.go_package(), kind.facts.list_kind),
-            (false, false) => format!("{}.{}", kind.go_package(), kind.gvk().kind),
-        };
+        let given = given();
         Err(ApiError::NotAcceptable(format!(
             "you requested {name}, but the requested object is {not} (*{given})"
         )))

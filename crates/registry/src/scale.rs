@@ -15,6 +15,7 @@ use crate::{
 
 pub(crate) async fn get(request: &ResourceRequest<'_>) -> Result<ResourceResponse, ApiError> {
     let format = ResponseFormat::negotiate(request)?;
+    read::refuse_export(request)?;
     let entry = read::entry(request, request.query.text("resourceVersion")).await?;
     let object = decode::tree(&request.kind.view(&entry)?)?;
     if let Some(paths) = scale_paths(request)
@@ -272,6 +273,8 @@ fn answer(
     scale: &Value,
 ) -> Result<ResourceResponse, ApiError> {
     let (schema, ty, _) = scale_type(request)?;
+    let package = if request.kind.is_custom() { "v1" } else { "autoscaling" };
+    format.check_transform_of(false, || format!("{package}.Scale"))?;
     let mut json = Vec::new();
     codec::json::encode(scale, schema, ty, &mut json);
     let projected = match format.projection {

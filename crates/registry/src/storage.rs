@@ -214,7 +214,7 @@ impl Storage {
             if let Some(asked) = revision.filter(|asked| *asked > 0) {
                 let current = self.backend.revision().await.map_err(store_error)?;
                 if current < asked {
-                    return Err(store_error(StoreError::TooLargeRevision { asked, current }));
+                    return Err(self.read_error(StoreError::TooLargeRevision { asked, current }));
                 }
             }
             return self.cache.read_one(key).await.map_err(|error| match error {
@@ -227,10 +227,25 @@ impl Storage {
             Some(0) => self.any().await,
             Some(revision) => self.at_least(revision).await,
         };
-        let snapshot = snapshot.map_err(store_error)?;
+        let snapshot = snapshot.map_err(|error| self.read_error(error))?;
         match snapshot.broken(key) {
             Some(broken) => Err(unreadable(broken)),
             None => Ok(snapshot.get(key).cloned()),
+        }
+    }
+
+    /// Whether kube-apiserver has a cache of this resource: it has none of what expires, which is events.
+    pub(crate) fn is_cached(&self) -> bool {
+        !self.from_store && self.ttl.is_none()
+    }
+
+    /// The error of a read. Compat: without a cache that could catch up, a client is not told to try again.
+    pub(crate) fn read_error(&self, error: StoreError) -> ApiError {
+        match (store_error(error), self.is_cached()) {
+            (ApiError::TooLargeResourceVersion { asked, current, .. }, false) => {
+                ApiError::TooLargeResourceVersion { asked, current, retry_after_seconds: 0 }
+            }
+            (error, _) => error,
         }
     }
 
@@ -422,7 +437,7 @@ pub(crate) fn unreadable_list(resource: &GroupResource, broken: &UnreadableObjec
 pub(crate) fn store_error(error: StoreError) -> ApiError {
     match error {
         StoreError::TooLargeRevision { asked, current } => {
-            ApiError::TooLargeResourceVersion { asked, current }
+            ApiError::TooLargeResourceVersion { asked, current, retry_after_seconds: 1 }
         }
         StoreError::Compacted { .. } => ApiError::Expired {
             message: "The resourceVersion for the provided list is too old.".to_owned(),

@@ -161,8 +161,9 @@ async fn create_on_update(
         );
         return Err(ApiError::Conflict { resource, name, why });
     }
-    if !uid.is_empty() || !object.str_at(&["metadata", "resourceVersion"]).is_empty() {
-        // The client has seen an object that is gone.
+    // The client has seen an object that is gone. Compat: its uid is compared before anything else.
+    check_uid(request, storage, options, &object, &Value::Null)?;
+    if !object.str_at(&["metadata", "resourceVersion"]).is_empty() {
         return Err(not_found(request));
     }
     // The right to update does not include the right to create.

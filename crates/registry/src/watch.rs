@@ -59,7 +59,7 @@ pub(crate) async fn watch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
             scope: WatchScope::of(request.info),
             ended: false,
         },
-        // The version is too old: reported as an ERROR event, because the response is a 200 by
+        // The version is too old, or too new: reported as an ERROR event, because the response is a 200 by
         // then.
         Start::Refused(error) => {
             let frame = frames.error(&error);
@@ -90,7 +90,14 @@ async fn start(
         _ if !with_state => None,
         "" => Some(cache.fresh().await.map_err(store_error)?),
         "0" => Some(cache.snapshot()),
-        _ => Some(cache.at_least(revision).await.map_err(store_error)?),
+        _ => match cache.at_least(revision).await {
+            Ok(snapshot) => Some(snapshot),
+            // Compat: the stream has begun by then.
+            Err(error @ StoreError::TooLargeRevision { .. }) => {
+                return Ok(Start::Refused(store_error(error)));
+            }
+            Err(other) => return Err(store_error(other)),
+        },
     };
     if let Some(snapshot) = &initial {
         list::check_readable(request, selection, snapshot, None)?;

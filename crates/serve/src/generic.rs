@@ -3,6 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
+use codec::negotiate;
 use flowcontrol::FlowController;
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
@@ -19,7 +20,7 @@ use crate::{
     delegate::{Claims, Delegate, Serving},
     health::{self, Health},
     logs,
-    metrics::Metrics,
+    metrics::{Metrics, process},
     zpages::Zpages,
 };
 
@@ -94,18 +95,21 @@ impl Generic {
             "/version" | "/version/" if request.method() != Method::GET => {
                 return Err(ApiError::MethodNotAllowed);
             }
-            "/version" | "/version/" => json(self.version.clone()),
+            "/version" | "/version/" => {
+                accept_only(&request, "application/json")?;
+                json(self.version.clone())
+            }
             // Compat: metrics can be reset where profiling is on, SLIs always.
             "/metrics" if self.profiling && request.method() == Method::DELETE => {
                 self.metrics.reset();
                 text("text/plain; charset=utf-8", "metrics reset\n")
             }
-            "/metrics" => text(METRICS, self.metrics.render()),
+            "/metrics" => metrics(self.metrics.render()),
             "/metrics/slis" if request.method() == Method::DELETE => {
                 self.health.reset_slis();
                 text("text/plain; charset=utf-8", "metrics reset\n")
             }
-            "/metrics/slis" => text(METRICS, self.health.slis()),
+            "/metrics/slis" => metrics(self.health.slis()),
             "/flagz" | "/statusz" => {
                 let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
                 let answer = self.zpages.answer(path, accept, || (self.index)());
@@ -141,6 +145,13 @@ impl Generic {
         out.extend_from_slice(b"\n  ]\n}");
         out
     }
+}
+
+/// Compat: a document that kube-apiserver's router serves in one format is a 406 for clients that do not accept it.
+pub fn accept_only(request: &Request<Incoming>, produced: &str) -> Result<(), ApiError> {
+    let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    negotiate::accept_only(accept, produced)
+        .map_err(|error| ApiError::NotRepresentable(error.to_string()))
 }
 
 /// What `--profiling` serves, here and on `--debug-socket-path`. None: another path.
@@ -192,6 +203,16 @@ async fn verbosity(request: Request<Incoming>, set: &SetVerbosity) -> Response<B
 }
 
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
+/// Prometheus' handler for Go names the start of the process, so that scrapers can tell a restart.
+fn metrics(body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = text(METRICS, body);
+    if let Some(started) = process::started() {
+        // Whole seconds, as the header has them.
+        response.headers_mut().insert("process-start-time-unix", (started as u64).into());
+    }
+    response
+}
 
 /// Compat: kube-apiserver serves them without `--profiling` too, and lets Go name the content type.
 fn dump_flow_control(controller: &FlowController, path: &str, query: &Query) -> Response<Body> {

@@ -3,7 +3,7 @@
 mod exposition;
 mod flow_control;
 mod impersonation;
-mod process;
+pub(crate) mod process;
 
 use std::{
     cell::RefCell,

@@ -99,6 +99,7 @@ topics![
     paths,
     pod_subresources,
     reviews,
+    routes,
     scales,
     services,
     token_requests,

@@ -225,3 +225,27 @@ async fn metadata_of_a_custom_resource_is_encoded_as_well() {
         slowly(&server, &value!({"metadata": (object.get("metadata").unwrap().clone())}));
     assert_eq!(super::made(server.engine(), kind, &entry).unwrap(), expected);
 }
+
+/// A table or the metadata of daemon sets was kept where their protobuf belongs: clients of protobuf got JSON, and the other
+/// way round, until the object changed.
+#[tokio::test]
+async fn metadata_without_internal_annotations_is_not_kept_as_protobuf() {
+    let server = TestServer::start().await;
+    let body = "{metadata: {name: a, annotations: {example.com/internal: '1', x: z}}}";
+    server.check("POST /v1/gadgets", body, "201").await;
+    let line = "GET /v1/gadgets";
+    let (before, expected) = listed_slowly(&server, line).await;
+    let annotations = before.items_at(&["items"])[0].at(&["metadata", "annotations"]);
+    assert_eq!(annotations, Some(&value!({"x": "z"})));
+    let objects = server.send_accepting("application/vnd.kubernetes.protobuf", line, "").await;
+    let object = &items_of(&objects.body)[0];
+    let metadata = fields(object)[0];
+    assert!(metadata.0 == 1 && metadata.1.starts_with(b"\x0a\x01a"), "{object:?}");
+    let (after, _) = listed_slowly(&server, line).await;
+    assert_eq!(before, after);
+    let alone = server.send_accepting(&format!("{LIST};v=v1"), line, "").await;
+    assert_eq!(items_of(&alone.body), expected);
+    let one = format!("{OBJECT};v=v1");
+    let one = server.send_accepting(&one, "GET /v1/gadgets/a", "").await;
+    assert_eq!(protobuf::Envelope::open(&one.body).unwrap().raw, expected[0]);
+}

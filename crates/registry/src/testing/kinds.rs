@@ -13,8 +13,8 @@ use store::Backend;
 use super::FaultyBackend;
 use crate::{
     Action, ActionContext, ActionOutcome, AsJson, Behaviour, Cell, Column, ComputeContext,
-    ComputedResource, Conversion, DefaultStrategy, DeleteOptions, Engine, Kind, RegistryOptions,
-    Storage, StorageOptions, Strategy,
+    ComputedResource, Conversion, DeleteOptions, Engine, Kind, RegistryOptions, Storage,
+    StorageOptions, Strategy,
 };
 
 pub(super) const GROUP: &str = "example.com";
@@ -69,7 +69,7 @@ pub(super) fn all(
             returns_deleted_object: true,
             ..Behaviour::default()
         },
-        Arc::new(DefaultStrategy),
+        Arc::new(GadgetStrategy),
         Some(stored("Gadget", "gadgets", false, &[])),
         None,
         None,
@@ -98,6 +98,14 @@ pub(super) fn engine(schema: &Arc<Schema>, options: RegistryOptions) -> Arc<Engi
     let authorizer = admission::testing::empty_cluster().authorizer;
     let words = Box::new(|fields: &[(&str, &str)]| vec![String::new(); fields.len()]);
     Engine::new(chain, authorizer, options, schema.clone(), words)
+}
+
+struct GadgetStrategy;
+
+impl Strategy for GadgetStrategy {
+    fn internal_annotations(&self) -> &'static [&'static str] {
+        &["example.com/internal"]
+    }
 }
 
 struct WidgetStrategy;

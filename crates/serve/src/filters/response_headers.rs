@@ -12,7 +12,9 @@ pub(crate) fn add_headers(headers: &mut HeaderMap, cx: &Context, hsts: Option<&H
     if let Ok(id) = HeaderValue::from_str(&cx.audit.id) {
         headers.insert("audit-id", id);
     }
-    if !headers.contains_key(CACHE_CONTROL) {
+    // Compat: what cannot be taken apart is refused before the filter that sets it.
+    let is_parsed = !cx.info.path.is_empty();
+    if is_parsed && !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     }
     // Compat: UIDs and not names, so that clients do not learn how they are classified.

@@ -125,7 +125,7 @@ impl Stat {
     }
 }
 
-fn started() -> Option<f64> {
+pub(crate) fn started() -> Option<f64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let boot = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
     Some(boot.trim().parse::<f64>().ok()? + Stat::read()?.start_ticks / TICKS_PER_SECOND)

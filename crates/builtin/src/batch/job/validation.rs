@@ -399,13 +399,27 @@ pub(crate) fn validate_update(
     ratchet(old, |old, errors| validate(old, options, errors), errors);
 }
 
-/// The scheduling directives and resources of a job that was never started, or is suspended, may still change.
+/// Whether no pod of the job has the template that is to change.
+fn has_mutable_template(job: &Value) -> bool {
+    let is_started = job.at(&["status", "startTime"]).is_some_and(|time| !time.is_null());
+    let says_suspended = || {
+        job.items_at(&["status", "conditions"]).iter().any(|condition| {
+            condition.str_at(&["type"]) == "Suspended" && condition.str_at(&["status"]) == "True"
+        })
+    };
+    job.bool_at(&["spec", "suspend"])
+        && (!is_started || says_suspended())
+        && job.i64_at(&["status", "active"]).unwrap_or_default() == 0
+}
+
+/// The scheduling directives and resources of a suspended job may change while it has no pods: it was never started, or its
+/// condition says that it is suspended.
 fn template_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     let path = ["spec", "template"];
     let (Some(new), Some(old_template)) = (object.at(&path), old.at(&path)) else { return };
     let mut before = old_template.clone();
-    let is_suspended = old.bool_at(&["spec", "suspend"]);
-    if is_suspended {
+    let is_mutable = has_mutable_template(old);
+    if is_mutable {
         for path in [
             &["spec", "nodeSelector"][..],
             &["spec", "tolerations"],
@@ -440,14 +454,14 @@ fn template_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
             _ => {}
         }
     }
-    // Of a suspended job, the metadata of its pods may change as well.
-    let differs = if is_suspended { new.get("spec") != before.get("spec") } else { *new != before };
+    // The metadata of its pods may change as well.
+    let differs = if is_mutable { new.get("spec") != before.get("spec") } else { *new != before };
     if differs {
         let root = Field::root(object);
         let spec = root.get("spec");
         let template = spec.get("template");
-        if is_suspended {
-            template.named("template.spec").with(new.get("spec")).invalid(errors, IMMUTABLE);
+        if is_mutable {
+            template.get("spec").invalid(errors, IMMUTABLE);
         } else {
             template.invalid(errors, IMMUTABLE);
         }

@@ -58,6 +58,8 @@ pub(crate) fn validate_update(event: &Value, old: &Value, errors: &mut FieldErro
         ("deprecatedFirstTimestamp", "firstTimestamp"),
         ("deprecatedLastTimestamp", "lastTimestamp"),
         ("deprecatedCount", "count"),
+        // Compat: it is compared twice.
+        ("reason", "reason"),
         ("type", "type"),
         ("eventTime", "eventTime"),
         ("action", "action"),

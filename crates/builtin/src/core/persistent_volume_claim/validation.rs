@@ -86,6 +86,20 @@ fn update_spec(claim: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors) {
         }
         copy(&before, &mut munged, &["volumeAttributesClassName"]);
     }
+    // Compat: quantities are compared by their value, however they are written.
+    for list in ["requests", "limits"] {
+        let names = before.at(&["resources", list]).and_then(Value::as_object);
+        let names: Vec<String> =
+            names.into_iter().flat_map(meta::Map::iter).map(|(name, _)| name.to_string()).collect();
+        for name in names {
+            let at = ["resources", list, name.as_str()];
+            if munged.at(&at).is_some()
+                && compare_quantities(munged.at(&at), before.at(&at)).is_eq()
+            {
+                copy(&before, &mut munged, &at);
+            }
+        }
+    }
     if munged != before {
         let why = format!(
             "spec is immutable after creation except resources.requests and \

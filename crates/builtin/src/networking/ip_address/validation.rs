@@ -21,21 +21,23 @@ pub(crate) fn validate(object: &Value, errors: &mut FieldErrors) {
 }
 
 pub(crate) fn validate_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
+    validate(object, errors);
     let (root, old) = (Field::root(object), Field::root(old));
     let (spec, before) = (root.get("spec"), old.get("spec"));
     let parent = spec.get("parentRef");
-    if !parent.is_set() {
-        parent.required(errors, "");
-        parent.invalid(errors, IMMUTABLE);
-    } else if parent.value() != before.get("parentRef").value() {
-        let part = |name: &str| meta::json::to_string(&parent.str_at(&[name]).into());
-        let shown = format!(
-            r#"{{"Group":{},"Resource":{},"Namespace":{},"Name":{}}}"#,
-            part("group"),
-            part("resource"),
-            part("namespace"),
-            part("name")
-        );
-        parent.invalid_shown(errors, &shown, IMMUTABLE);
+    if parent.value() == before.get("parentRef").value() {
+        return;
     }
+    if !parent.is_set() {
+        return parent.invalid(errors, IMMUTABLE);
+    }
+    let part = |name: &str| meta::json::to_string(&parent.str_at(&[name]).into());
+    let shown = format!(
+        r#"{{"Group":{},"Resource":{},"Namespace":{},"Name":{}}}"#,
+        part("group"),
+        part("resource"),
+        part("namespace"),
+        part("name")
+    );
+    parent.invalid_shown(errors, &shown, IMMUTABLE);
 }
