@@ -6,6 +6,7 @@ use std::fs;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustls::ServerConfig;
@@ -17,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::certificates::Authority;
+use crate::certificates::{Authority, Pair};
 use crate::connect_proxy::ConnectProxy;
 use crate::http::runtime;
 use crate::konnectivity::KonnectivityServer;
@@ -193,6 +194,17 @@ impl NodeNetwork {
         kubelet
     }
 
+    /// A certificate for the address of a node.
+    pub fn serving_pair(&self, address: &str) -> Pair {
+        self.authority.server(&[address])
+    }
+
+    /// A node whose kubelet is what listens on a port of loopback.
+    pub fn add_node_at(&self, name: &str, address: &str, port: u16) {
+        self.route(&format!("{address}:10250"), port);
+        self.add_node(name, address, &json!({}));
+    }
+
     /// A namespace with pod `web` on the node, with these containers.
     pub fn namespace_with_pod(&self, purpose: &str, containers: &[&str]) -> String {
         let namespace = self.server.namespace(purpose);
@@ -254,6 +266,7 @@ pub enum Then {
 /// A kubelet that does not play by the rules.
 pub struct CraftedKubelet {
     port: u16,
+    asked: Arc<AtomicUsize>,
     received: Arc<Mutex<Vec<String>>>,
     serving: AbortHandle,
 }
@@ -277,6 +290,8 @@ impl CraftedKubelet {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let received = Arc::new(Mutex::new(Vec::new()));
         let heard = received.clone();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let seen = asked.clone();
         let answer = Arc::new((answer, then));
         let listener = std::net::TcpListener::bind((at, 0)).expect("a free port");
         listener.set_nonblocking(true).expect("sockets can be non-blocking");
@@ -284,7 +299,7 @@ impl CraftedKubelet {
         let serving = runtime().spawn(async move {
             let listener = TcpListener::from_std(listener).expect("the runtime takes the socket");
             while let Ok((tcp, _)) = listener.accept().await {
-                let (acceptor, heard) = (acceptor.clone(), heard.clone());
+                let (acceptor, heard, seen) = (acceptor.clone(), heard.clone(), seen.clone());
                 let answer = answer.clone();
                 tokio::spawn(async move {
                     let mut tls = acceptor.accept(tcp).await?;
@@ -292,6 +307,7 @@ impl CraftedKubelet {
                     while !head.ends_with(b"\r\n\r\n") && head.len() < 65536 {
                         head.push(tls.read_u8().await?);
                     }
+                    seen.fetch_add(1, Ordering::SeqCst);
                     let (answer, then) = &*answer;
                     tls.write_all(answer).await?;
                     tls.flush().await?;
@@ -310,11 +326,16 @@ impl CraftedKubelet {
                 });
             }
         });
-        Self { port, received, serving: serving.abort_handle() }
+        Self { port, asked, received, serving: serving.abort_handle() }
     }
 
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// How many requests it has got so far.
+    pub fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
     }
 
     /// What came after the head of each request, on connections that have ended.

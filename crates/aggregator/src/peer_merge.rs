@@ -88,10 +88,15 @@ fn merge(
     merge_items: &dyn Fn(&Value, &Value) -> Value,
 ) -> Vec<Value> {
     let mut by_name: BTreeMap<&str, Value> = BTreeMap::new();
-    for item in lists.iter().copied().flatten() {
-        match by_name.get_mut(name(item)) {
-            Some(known) => *known = merge_items(known, item),
-            None => drop(by_name.insert(name(item), item.clone())),
+    for list in lists {
+        // Of several items of one list that have the same name the first counts: each merge copies what is known,
+        // which grows with it.
+        let mut seen = BTreeSet::new();
+        for item in list.iter().filter(|item| seen.insert(name(item))) {
+            match by_name.get_mut(name(item)) {
+                Some(known) => *known = merge_items(known, item),
+                None => drop(by_name.insert(name(item), item.clone())),
+            }
         }
     }
     let names: Vec<Vec<&str>> = lists.iter().map(|list| list.iter().map(name).collect()).collect();
@@ -188,6 +193,29 @@ mod tests {
             }
         }
         lines.join(", ")
+    }
+
+    #[test]
+    fn discovery_is_merged_in_linear_time() {
+        let equal_groups = |n: usize| -> Vec<Value> {
+            let resources = |at: usize| vec![resource(&format!("r{at}"), &["get"])];
+            (0..n).map(|at| group("g", &[("v1", resources(at))])).collect()
+        };
+        let other_groups = |n: usize| -> Vec<Value> {
+            (0..n).map(|at| group(&format!("g{at}"), &[("v1", vec![])])).rev().collect()
+        };
+        let long_group = |n: usize| -> Vec<Value> {
+            let resources = (0..n).map(|at| resource(&format!("r{}", at / 2), &["get", "list"]));
+            vec![group("g", &[("v1", resources.collect())])]
+        };
+        let local = [group("g", &[("v1", vec![resource("a", &["get"])])])];
+        let merged = |groups: &Vec<Value>| {
+            let peers = [("a".to_owned(), groups.clone()), ("c".to_owned(), groups.clone())];
+            assert!(merge_groups("b", &local, &BTreeMap::from(peers)).is_some());
+        };
+        meta::growth::assert_linear("equal groups", 1_000, equal_groups, merged);
+        meta::growth::assert_linear("other groups", 1_000, other_groups, merged);
+        meta::growth::assert_linear("a long group", 1_000, long_group, merged);
     }
 
     #[test]

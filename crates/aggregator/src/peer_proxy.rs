@@ -181,9 +181,10 @@ impl PeerProxy {
             let mut state = self.state.lock();
             let now = Instant::now();
             let State { told, deleted, .. } = &mut *state;
-            let expired: Vec<_> = deleted.extract_if(.., |_, until| *until <= now).collect();
+            let expired: BTreeMap<_, _> =
+                deleted.extract_if(.., |_, until| *until <= now).collect();
             // Peers have deleted it as well; what they said before that is forgotten.
-            let is_expired = |gone: &GroupVersion| expired.iter().any(|(one, _)| one == gone);
+            let is_expired = |gone: &GroupVersion| expired.contains_key(gone);
             for apis in told.values_mut() {
                 *apis = Arc::new(apis.without(&is_expired));
             }

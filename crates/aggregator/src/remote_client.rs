@@ -1,7 +1,12 @@
 //! Objects of remote group-versions, for the controllers that treat all kinds alike: the deletion of
 //! namespaces and the garbage collector.
 
-use std::{collections::HashSet, fmt::Write as _, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Write as _,
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use client::{generic_message, successful_body};
@@ -15,7 +20,7 @@ use meta::{ApiError, GroupVersion, GroupVersionResource, Status, User, Value, va
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
-    Registration, RemoteApi, RemoteApis,
+    Registration, RemoteApi, RemoteApis, ServiceReference,
     remote_server::{Fetch, RemoteServer},
 };
 
@@ -38,10 +43,52 @@ impl RemoteResource {
     }
 }
 
-/// A list, and the resourceVersion to watch from.
-pub(crate) struct Listed {
+/// Objects of a list.
+pub(crate) struct Page {
     pub(crate) items: Vec<Value>,
-    pub(crate) resource_version: String,
+    /// Of the last page: the resourceVersion to watch from.
+    pub(crate) last: Option<String>,
+}
+
+/// A list that is read page by page. All of it is bounded, because a server need not come to an end.
+pub(crate) struct Pages<'a> {
+    client: &'a RemoteClient,
+    target: &'a ResourceRef,
+    query: String,
+    count: usize,
+    bytes: usize,
+}
+
+impl Pages<'_> {
+    pub(crate) async fn next(&mut self) -> Result<Page, ApiError> {
+        let path = || path_of(self.target);
+        if self.count == PAGES_MAX {
+            let objects = PAGES_MAX * PAGE_OBJECTS;
+            return Err(ApiError::internal(format!("{} has more than {objects} objects", path())));
+        }
+        let (client, target) = (self.client, self.target);
+        let call = client.call(Method::GET, target, &self.query, ACCEPT_METADATA_LIST, None);
+        let body = call.await?;
+        self.count += 1;
+        self.bytes += body.len();
+        if self.bytes > LIST_BYTES_MAX {
+            let path = path();
+            return Err(ApiError::internal(format!("{path} has more than {LIST_BYTES_MAX} bytes")));
+        }
+        let mut page = decode(&body)?;
+        let items = match page.remove_at(&["items"]) {
+            Some(Value::Array(found)) => found.into_iter().map(metadata_only).collect(),
+            _ => Vec::new(),
+        };
+        let token = page.str_at(&["metadata", "continue"]);
+        if token.is_empty() {
+            let last = Some(page.str_at(&["metadata", "resourceVersion"]).to_owned());
+            return Ok(Page { items, last });
+        }
+        let token = utf8_percent_encode(token, SEGMENT);
+        self.query = format!("limit={PAGE_OBJECTS}&continue={token}");
+        Ok(Page { items, last: None })
+    }
 }
 
 impl RemoteClient {
@@ -78,17 +125,26 @@ impl RemoteClient {
         discovered
     }
 
-    /// The resources that a garbage collector watches, each in one version. A server that is away keeps
-    /// those that it had.
-    pub(crate) fn collectable_resources(&self) -> Vec<Resource> {
+    /// The resources that a garbage collector watches, each in one version, with their servers. A server that is
+    /// away keeps those that it had.
+    pub(crate) fn collectable_resources(&self) -> Vec<(ServiceReference, Resource)> {
         let mut seen = HashSet::new();
+        let mut of_service: HashMap<ServiceReference, usize> = HashMap::new();
         let mut found = Vec::new();
         for (server, api) in self.by_priority() {
+            let count = of_service.entry(server.service.clone()).or_default();
             for remote in resources_of(&server, &api) {
                 let stored = (server.service.clone(), remote.resource.gvr.group_resource());
-                if remote.has_verbs(&["list", "watch", "delete"]) && seen.insert(stored) {
-                    found.push(remote.resource);
+                if !remote.has_verbs(&["list", "watch", "delete"]) || !seen.insert(stored) {
+                    continue;
                 }
+                *count += 1;
+                if *count > COLLECTED_RESOURCES_MAX {
+                    let name = &server.api_service.name;
+                    tracing::warn!(name, "an aggregated server has too many resources to watch");
+                    break;
+                }
+                found.push((server.service.clone(), remote.resource));
             }
         }
         found
@@ -110,36 +166,20 @@ impl RemoteClient {
 
     /// The objects with their metadata; a server that can leave out the rest does.
     pub async fn list(&self, target: &ResourceRef) -> Result<Vec<Value>, ApiError> {
-        Ok(self.list_with_version(target).await?.items)
+        let mut items = Vec::new();
+        let mut pages = self.pages(target);
+        loop {
+            let page = pages.next().await?;
+            items.extend(page.items);
+            if page.last.is_some() {
+                return Ok(items);
+            }
+        }
     }
 
-    pub(crate) async fn list_with_version(&self, target: &ResourceRef) -> Result<Listed, ApiError> {
-        let mut items = Vec::new();
-        let mut bytes = 0;
-        let mut query = format!("limit={PAGE_OBJECTS}");
-        for _ in 0..PAGES_MAX {
-            let body = self.call(Method::GET, target, &query, ACCEPT_METADATA_LIST, None).await?;
-            bytes += body.len();
-            if bytes > LIST_BYTES_MAX {
-                let path = path_of(target);
-                return Err(ApiError::internal(format!(
-                    "{path} has more than {LIST_BYTES_MAX} bytes"
-                )));
-            }
-            let mut page = decode(&body)?;
-            if let Some(Value::Array(found)) = page.remove_at(&["items"]) {
-                items.extend(found.into_iter().map(metadata_only));
-            }
-            let token = page.str_at(&["metadata", "continue"]);
-            if token.is_empty() {
-                let resource_version = page.str_at(&["metadata", "resourceVersion"]).to_owned();
-                return Ok(Listed { items, resource_version });
-            }
-            let token = utf8_percent_encode(token, SEGMENT);
-            query = format!("limit={PAGE_OBJECTS}&continue={token}");
-        }
-        let objects = PAGES_MAX * PAGE_OBJECTS;
-        Err(ApiError::internal(format!("{} has more than {objects} objects", path_of(target))))
+    /// The same, page by page.
+    pub(crate) fn pages<'a>(&'a self, target: &'a ResourceRef) -> Pages<'a> {
+        Pages { client: self, target, query: format!("limit={PAGE_OBJECTS}"), count: 0, bytes: 0 }
     }
 
     pub async fn update(&self, target: &ResourceRef, object: &Value) -> Result<Value, ApiError> {
@@ -242,6 +282,8 @@ pub(crate) fn controller_user() -> User {
     }
 }
 
+/// Resources of one server that a garbage collector watches. Objects of the others are not collected.
+const COLLECTED_RESOURCES_MAX: usize = 250;
 /// Objects of one page of a list. A server that cannot leave out all but the metadata must fit so many objects
 /// into [`meta::limits::TREE_BYTES_MAX`].
 const PAGE_OBJECTS: usize = 250;

@@ -1,25 +1,45 @@
 //! Lists and watches the resources of remote servers for the garbage collector, by their metadata. A
 //! resource is watched from the first time its server lists it until its server lists it no more.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::BytesMut;
 use controllers::{InformerEvent, ObjectEvent, Resource, ResourceRef};
 use http_body_util::BodyExt as _;
 use meta::{GroupVersionResource, Value};
 use tokio::{
-    sync::mpsc,
+    sync::{Semaphore, mpsc},
     task::{AbortHandle, JoinSet},
     time::Instant,
 };
 
 use crate::{
-    RemoteClient,
+    RemoteClient, ServiceReference,
     remote_client::{controller_user, decode, path_of},
 };
 
 pub struct RemoteReflectors {
     pub client: Arc<RemoteClient>,
+}
+
+/// What all watches of one server together may have received of events that are not whole yet; a watch that exceeds
+/// it ends.
+const PARTIAL_BYTES_MAX: usize = 16 << 20;
+
+/// What the reflectors of one server share: it may have many resources, and must not be a burden to other servers.
+struct Shared {
+    client: Arc<RemoteClient>,
+    events: mpsc::Sender<InformerEvent>,
+    /// Lists are read one at a time.
+    listing: Semaphore,
+    partial_bytes: AtomicUsize,
 }
 
 impl RemoteReflectors {
@@ -28,41 +48,84 @@ impl RemoteReflectors {
         let mut changes = self.client.apis.subscribe();
         // They end with this future.
         let mut reflectors = JoinSet::new();
+        let mut servers: HashMap<ServiceReference, Arc<Shared>> = HashMap::new();
         let mut running: HashMap<GroupVersionResource, AbortHandle> = HashMap::new();
         loop {
             changes.mark_unchanged();
             let wanted = self.client.collectable_resources();
+            let stays: HashSet<_> = wanted.iter().map(|(_, resource)| &resource.gvr).collect();
             running.retain(|gvr, reflector| {
-                let stays = wanted.iter().any(|resource| resource.gvr == *gvr);
+                let stays = stays.contains(gvr);
                 if !stays {
                     reflector.abort();
                 }
-                stays
+                // One that panicked is started again.
+                stays && !reflector.is_finished()
             });
-            for resource in wanted {
+            for (service, resource) in wanted {
                 if running.contains_key(&resource.gvr) {
                     continue;
                 }
-                let reflector = Reflector {
-                    client: self.client.clone(),
-                    resource: Arc::new(resource.clone()),
-                    events: events.clone(),
-                };
-                running.insert(resource.gvr, reflectors.spawn(reflector.run()));
+                let new = || Arc::new(Shared::new(self.client.clone(), events.clone()));
+                let shared = servers.entry(service).or_insert_with(new).clone();
+                let gvr = resource.gvr.clone();
+                let reflector = Reflector { shared, resource: Arc::new(resource) };
+                running.insert(gvr, reflectors.spawn(reflector.run()));
             }
             while reflectors.try_join_next().is_some() {}
+            // Servers without a reflector are gone.
+            servers.retain(|_, shared| Arc::strong_count(shared) > 1);
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() { return },
                 () = events.closed() => return,
+                // While the events are received none ends, but by an abort or a panic.
+                Some(_) = reflectors.join_next() => tokio::time::sleep(RETRY_MIN).await,
             }
         }
     }
 }
 
+impl Shared {
+    fn new(client: Arc<RemoteClient>, events: mpsc::Sender<InformerEvent>) -> Self {
+        Self { client, events, listing: Semaphore::new(1), partial_bytes: AtomicUsize::new(0) }
+    }
+}
+
 struct Reflector {
-    client: Arc<RemoteClient>,
+    shared: Arc<Shared>,
     resource: Arc<Resource>,
-    events: mpsc::Sender<InformerEvent>,
+}
+
+/// The bytes of an event that is not whole yet, counted among those of all watches of its server.
+struct PartialEvent<'a> {
+    read: BytesMut,
+    counted: usize,
+    all: &'a AtomicUsize,
+}
+
+impl<'a> PartialEvent<'a> {
+    fn new(all: &'a AtomicUsize) -> Self {
+        Self { read: BytesMut::new(), counted: 0, all }
+    }
+
+    fn is_too_long(&mut self) -> bool {
+        let all = self.count(self.read.len());
+        self.read.len() > EVENT_BYTES_MAX || all > PARTIAL_BYTES_MAX
+    }
+
+    fn count(&mut self, bytes: usize) -> usize {
+        let before = self.all.fetch_add(bytes, Ordering::Relaxed);
+        self.all.fetch_sub(self.counted, Ordering::Relaxed);
+        let others = before - self.counted;
+        self.counted = bytes;
+        others + bytes
+    }
+}
+
+impl Drop for PartialEvent<'_> {
+    fn drop(&mut self) {
+        self.count(0);
+    }
 }
 
 const RETRY_MIN: Duration = Duration::from_secs(1);
@@ -96,7 +159,7 @@ impl Reflector {
                 WatchEnd::Relist(why) => {
                     let resource = self.resource.gvr.group_resource();
                     tracing::debug!(%resource, "watch of a remote resource ended: {why}");
-                    if self.events.send(InformerEvent::Relisted).await.is_err() {
+                    if self.shared.events.send(InformerEvent::Relisted).await.is_err() {
                         return;
                     }
                 }
@@ -107,17 +170,11 @@ impl Reflector {
     }
 
     async fn list_and_watch(&self, wait: &mut Duration) -> WatchEnd {
-        let listed = match self.client.list_with_version(&self.target()).await {
-            Ok(listed) => listed,
-            Err(error) => return WatchEnd::Relist(error.to_string()),
+        let mut version = match self.list().await {
+            Ok(version) => version,
+            Err(end) => return end,
         };
         *wait = RETRY_MIN;
-        for object in &listed.items {
-            if self.send(object, false).await.is_err() {
-                return WatchEnd::ReceiverDropped;
-            }
-        }
-        let mut version = listed.resource_version;
         loop {
             let began = Instant::now();
             let watch = self.watch(&mut version);
@@ -130,6 +187,24 @@ impl Reflector {
         }
     }
 
+    /// Sends all objects, page by page: a list may be longer than it should be in memory. The resourceVersion to
+    /// watch from.
+    async fn list(&self) -> Result<String, WatchEnd> {
+        let _turn = self.shared.listing.acquire().await.map_err(|_| WatchEnd::ReceiverDropped)?;
+        let target = self.target();
+        let mut pages = self.shared.client.pages(&target);
+        loop {
+            let page = pages.next().await.map_err(|error| WatchEnd::Relist(error.to_string()))?;
+            for object in &page.items {
+                let sent = self.send(object, false).await;
+                sent.map_err(|ReceiverDropped| WatchEnd::ReceiverDropped)?;
+            }
+            if let Some(version) = page.last {
+                return Ok(version);
+            }
+        }
+    }
+
     /// `version` is that of the last event.
     async fn watch(&self, version: &mut String) -> WatchEnd {
         let path = format!(
@@ -137,32 +212,31 @@ impl Reflector {
             path_of(&self.target()),
             WATCH_TIME.as_secs()
         );
-        let Some(server) = self.client.find(&self.resource.gvr) else {
+        let Some(server) = self.shared.client.find(&self.resource.gvr) else {
             return WatchEnd::Relist("not served".to_owned());
         };
         let mut body = match server.stream(&path, ACCEPT_METADATA, &controller_user()).await {
             Ok(body) => body,
             Err(why) => return WatchEnd::Relist(why),
         };
-        let mut read = BytesMut::new();
+        let mut event = PartialEvent::new(&self.shared.partial_bytes);
         while let Some(frame) = body.frame().await {
             let frame = match frame {
                 Ok(frame) => frame,
                 Err(error) => return WatchEnd::Relist(error.to_string()),
             };
             let Ok(data) = frame.into_data() else { continue };
-            let searched = read.len();
-            if searched + data.len() > EVENT_BYTES_MAX {
-                return WatchEnd::Relist("an event is too long".to_owned());
-            }
-            read.extend_from_slice(&data);
-            let mut from = searched;
-            while let Some(end) = read[from..].iter().position(|byte| *byte == b'\n') {
-                let line = read.split_to(from + end + 1);
+            let mut from = event.read.len();
+            event.read.extend_from_slice(&data);
+            while let Some(end) = event.read[from..].iter().position(|byte| *byte == b'\n') {
+                let line = event.read.split_to(from + end + 1);
                 from = 0;
                 if let Err(end) = self.event(&line, version).await {
                     return end;
                 }
+            }
+            if event.is_too_long() {
+                return WatchEnd::Relist("an event is too long".to_owned());
             }
         }
         WatchEnd::Timeout
@@ -200,7 +274,7 @@ impl Reflector {
             deleted,
             metadata,
         };
-        self.events.send(InformerEvent::Object(event)).await.map_err(|_| ReceiverDropped)
+        self.shared.events.send(InformerEvent::Object(event)).await.map_err(|_| ReceiverDropped)
     }
 
     fn target(&self) -> ResourceRef {
@@ -210,3 +284,27 @@ impl Reflector {
 
 const ACCEPT_METADATA: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_that_are_not_whole_are_bounded_together() {
+        let all = AtomicUsize::new(0);
+        let mut events: Vec<_> = (0..5).map(|_| PartialEvent::new(&all)).collect();
+        let grow = |event: &mut PartialEvent<'_>, bytes: usize| {
+            event.read.resize(bytes, b' ');
+            event.is_too_long()
+        };
+        assert!(events[..4].iter_mut().all(|event| !grow(event, 3 << 20)));
+        assert!(grow(&mut events[4], 5 << 20), "all together are too long");
+        assert!(!grow(&mut events[4], 1 << 20));
+        assert!(!grow(&mut events[0], 6 << 20));
+        events.truncate(1);
+        assert!(!grow(&mut events[0], 8 << 20));
+        assert!(grow(&mut events[0], (8 << 20) + 1), "one is too long");
+        drop(events);
+        assert_eq!(all.load(Ordering::Relaxed), 0);
+    }
+}

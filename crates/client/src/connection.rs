@@ -18,6 +18,7 @@ use crate::{
     deadline::Deadline,
     dial::{Dial, Stream},
     error::{Error, Phase},
+    frame_budget::{BudgetedStream, FrameBudget},
     limits::Limits,
     origin::Origin,
     pool::Permit,
@@ -37,6 +38,7 @@ pub(crate) enum Sender {
 #[derive(Clone)]
 pub(crate) struct Http2 {
     sender: http2::SendRequest<Body>,
+    budget: FrameBudget,
     users: Arc<()>,
 }
 
@@ -134,12 +136,14 @@ async fn http2(stream: Box<dyn Stream>, limits: &Limits) -> Result<Sender, Error
         )
         .max_send_buf_size(STREAM_WINDOW_BYTES as usize)
         .max_header_list_size(limits.response_header_bytes_max as u32);
+    let budget = FrameBudget::new();
+    let stream = BudgetedStream::new(stream, budget.clone());
     let (sender, connection) =
         builder.handshake(TokioIo::new(stream)).await.map_err(Error::Http)?;
     tokio::spawn(async move {
         let _ = connection.await;
     });
-    Ok(Sender::Http2(Http2 { sender, users: Arc::new(()) }))
+    Ok(Sender::Http2(Http2 { sender, budget, users: Arc::new(()) }))
 }
 
 /// What a server may send of one response before it is read.
@@ -163,7 +167,10 @@ impl Sender {
     ) -> Result<Response<Incoming>, Failure> {
         let sent = match self {
             Self::Http1(sender) => sender.try_send_request(for_http1(request, origin)).await,
-            Self::Http2(http2) => http2.sender.try_send_request(for_http2(request, origin)).await,
+            Self::Http2(http2) => {
+                http2.budget.add_request();
+                http2.sender.try_send_request(for_http2(request, origin)).await
+            }
         };
         sent.map_err(|error| self.failure(error))
     }

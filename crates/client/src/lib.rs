@@ -31,6 +31,7 @@ mod credentials;
 mod deadline;
 mod dial;
 mod error;
+mod frame_budget;
 mod go_text;
 mod kubeconfig;
 mod limits;

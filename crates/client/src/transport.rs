@@ -254,11 +254,11 @@ impl Transport {
 }
 
 /// Responses 100 to 199 that precede the response over HTTP/1.1. Each takes its turn in the connection's buffer, so
-/// that the bound on a head does not hold them.
+/// that the bound on a head does not hold them. Over HTTP/2 [`crate::frame_budget`] holds them.
 struct InformationalResponses(Arc<Notify>);
 
 /// More fail the call. Compat: Go's transport gives up after as many bytes as a head may have.
-const INFORMATIONAL_RESPONSES_MAX: usize = 64;
+pub(crate) const INFORMATIONAL_RESPONSES_MAX: usize = 64;
 
 impl InformationalResponses {
     fn of(request: &mut Request<Body>) -> Self {

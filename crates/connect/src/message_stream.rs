@@ -16,6 +16,8 @@ use tokio::{
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_hours(4);
 /// A client that reads nothing for this long is given up.
 const WRITE_TIMEOUT: Duration = Duration::from_mins(10);
+/// How often a client is probed whose input nobody takes.
+const PROBE_PERIOD: Duration = Duration::from_secs(30);
 /// At a time from the connection.
 const READ_BYTES: usize = 32 * 1024;
 
@@ -116,6 +118,27 @@ impl<W: AsyncWrite + Unpin> MessageWriter<W> {
         self.close(&NORMAL_CLOSE).await
     }
 
+    /// Learns whether the client is still there: a host that has closed the connection answers a ping by a reset,
+    /// which the next write meets. For sides that cannot read from the client, because nobody takes what it sends.
+    async fn probe(&self) -> io::Result<()> {
+        match self.inner.try_lock() {
+            Ok(mut inner) => self.write(&mut inner, &encode_frame(Opcode::Ping, &[])).await,
+            // What is being written learns it.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Waits for the kubelet to take what a client has sent. None: the client is gone meanwhile.
+    pub(crate) async fn while_there<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        loop {
+            match timeout(PROBE_PERIOD, &mut work).await {
+                Ok(done) => return Some(done),
+                Err(_) => self.probe().await.ok()?,
+            }
+        }
+    }
+
     /// If another message is being written, the ping is answered behind it: what reads from the
     /// client must not wait for the client to read.
     async fn answer_ping(&self) -> io::Result<()> {
@@ -136,5 +159,28 @@ impl<W: AsyncWrite + Unpin> MessageWriter<W> {
         };
         let stalled = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read"));
         timeout(WRITE_TIMEOUT, writing).await.unwrap_or_else(stalled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that leaves while nobody takes its input is noticed, and one that stays is waited for.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_is_probed_while_its_input_waits() {
+        let (near, mut far) = tokio::io::duplex(1024);
+        let (_reader, writer) = split(near);
+        let slow = tokio::time::sleep(10 * PROBE_PERIOD);
+        assert_eq!(writer.while_there(slow).await, Some(()));
+        let mut pings = [0; 2];
+        for _ in 0..9 {
+            far.read_exact(&mut pings).await.expect("a ping");
+            assert_eq!(pings, [0x89, 0]);
+        }
+        drop(far);
+        let began = tokio::time::Instant::now();
+        assert_eq!(writer.while_there(std::future::pending::<()>()).await, None);
+        assert_eq!(began.elapsed(), PROBE_PERIOD);
     }
 }

@@ -1,7 +1,7 @@
 //! exec and attach for clients that speak `v5.channel.k8s.io` over a WebSocket, where the kubelet speaks
 //! SPDY: each channel becomes a stream. kube-apiserver's `StreamTranslatorHandler`.
 
-use std::{num::NonZeroU64, time::Duration};
+use std::{num::NonZeroU64, pin::pin, time::Duration};
 
 use bytes::Bytes;
 use client::{Client, SendOptions, empty_body, go_text};
@@ -14,11 +14,11 @@ use proxy::RateLimit;
 use spdy::{Frame, Session, SessionError, SessionReader, SessionWriter, StreamId};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::Mutex,
+    sync::{Mutex, mpsc},
     time::{interval, timeout},
 };
 
-use crate::message_stream::{self, ClientReader, ClientWriter};
+use crate::message_stream::{self, ClientReader, ClientWriter, Piece};
 
 /// The subprotocol that is translated.
 pub(crate) const PROTOCOL: &str = "v5.channel.k8s.io";
@@ -80,10 +80,7 @@ pub(crate) async fn translate(connection: Upgraded, backend: Backend) -> u16 {
     if writer.send(&[first]).await.is_err() {
         return StatusCode::BAD_REQUEST.as_u16();
     }
-    let outcome = match connect(&backend).await {
-        Ok(kubelet) => exchange(reader, &writer, kubelet, &backend).await,
-        Err(why) => Outcome::Failed(why),
-    };
+    let outcome = serve(reader, &writer, &backend).await;
     let code = match &outcome {
         Outcome::Success | Outcome::ExitCode(_) | Outcome::ClientGone => StatusCode::OK,
         Outcome::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -101,6 +98,47 @@ pub(crate) async fn translate(connection: Upgraded, backend: Backend) -> u16 {
     }
     code.as_u16()
 }
+
+/// Reads from the client all the time, so that its leaving is noticed even while the kubelet stalls.
+async fn serve(mut reader: ClientReader, writer: &ClientWriter, backend: &Backend) -> Outcome {
+    let (pieces, mut input) = mpsc::channel(PIECES_MAX);
+    let mut reading = pin!(async move {
+        loop {
+            match reader.next(writer).await {
+                Ok(Some(piece)) => drop(pieces.send(piece).await),
+                Ok(None) => return,
+                Err(error) => return tracing::debug!(%error, "a client's WebSocket ended"),
+            }
+        }
+    });
+    let session = async {
+        let mut session = connect(backend).await?;
+        let opened = open(&mut session, backend.streams).await;
+        Ok::<_, String>((session, opened.map_err(|error| error.to_string())?))
+    };
+    let connected = tokio::select! {
+        connected = writer.while_there(session) => connected,
+        () = &mut reading => None,
+    };
+    let (session, opened) = match connected {
+        Some(Ok(connected)) => connected,
+        Some(Err(why)) => return Outcome::Failed(why),
+        None => return Outcome::ClientGone,
+    };
+    let gone = async {
+        reading.await;
+        // What it sent last is still passed on, if the kubelet takes it.
+        tokio::time::sleep(STATUS_TIMEOUT).await;
+        Outcome::ClientGone
+    };
+    tokio::select! {
+        outcome = exchange(&mut input, writer, session, &opened, backend) => outcome,
+        outcome = gone => outcome,
+    }
+}
+
+/// Pieces of a client's messages that wait for the kubelet. Each is at most as long as one read.
+const PIECES_MAX: usize = 4;
 
 /// Compat: the fields that Go's Status has, without kind and version.
 fn status(outcome: &Outcome) -> Option<Value> {
@@ -238,21 +276,18 @@ async fn open<S: AsyncRead + AsyncWrite>(
 
 /// Moves bytes until the command ends or one side is gone.
 async fn exchange<S: AsyncRead + AsyncWrite + Send + 'static>(
-    mut from_client: ClientReader,
+    from_client: &mut mpsc::Receiver<Piece>,
     to_client: &ClientWriter,
-    mut session: Session<S>,
+    session: Session<S>,
+    opened: &Opened,
     backend: &Backend,
 ) -> Outcome {
-    let opened = match open(&mut session, backend.streams).await {
-        Ok(opened) => opened,
-        Err(error) => return Outcome::Failed(error.to_string()),
-    };
     let Session { mut reader, writer } = session;
     let to_kubelet = Mutex::new(writer);
     let rate = backend.bytes_per_second_max;
     let outcome = tokio::select! {
-        outcome = outputs(&mut reader, to_client, &opened, rate) => outcome,
-        outcome = inputs(&mut from_client, to_client, &opened, &to_kubelet, rate) => outcome,
+        outcome = outputs(&mut reader, to_client, opened, rate) => outcome,
+        outcome = inputs(from_client, to_client, opened, &to_kubelet, rate) => outcome,
         outcome = pings(&to_kubelet) => outcome,
     };
     let closing = async { to_kubelet.lock().await.close().await };
@@ -278,7 +313,7 @@ async fn pings<W: AsyncWrite + Unpin>(to_kubelet: &Mutex<SessionWriter<W>>) -> O
 
 /// From the client: input, terminal sizes, and that there is no more of them.
 async fn inputs<W: AsyncWrite + Unpin>(
-    from_client: &mut ClientReader,
+    from_client: &mut mpsc::Receiver<Piece>,
     to_client: &ClientWriter,
     opened: &Opened,
     to_kubelet: &Mutex<SessionWriter<W>>,
@@ -290,14 +325,7 @@ async fn inputs<W: AsyncWrite + Unpin>(
     // The channel of the message that is being read; None before its first byte.
     let mut channel = None;
     loop {
-        let piece = match from_client.next(to_client).await {
-            Ok(Some(piece)) => piece,
-            Ok(None) => return Outcome::ClientGone,
-            Err(error) => {
-                tracing::debug!(%error, "a client's WebSocket ended");
-                return Outcome::ClientGone;
-            }
-        };
+        let Some(piece) = from_client.recv().await else { return Outcome::ClientGone };
         if piece.begins {
             channel = None;
         }
@@ -307,36 +335,38 @@ async fn inputs<W: AsyncWrite + Unpin>(
             channel = Some(*first);
             bytes = rest;
         }
-        let written = match channel {
-            Some(CLOSE_SIGNAL) => {
-                let Some(target) = bytes.first() else { continue };
-                if *target > RESIZE {
-                    return Outcome::ClientGone;
+        if channel == Some(CLOSE_SIGNAL) && bytes.first().is_some_and(|target| *target > RESIZE) {
+            return Outcome::ClientGone;
+        }
+        let write = async {
+            match channel {
+                Some(CLOSE_SIGNAL) => {
+                    let stream = match bytes.first() {
+                        Some(&STDIN) => stdin.take(),
+                        Some(&RESIZE) => resize.take(),
+                        _ => None,
+                    };
+                    match stream {
+                        Some(stream) => to_kubelet.lock().await.finish(stream).await,
+                        None => Ok(()),
+                    }
                 }
-                let stream = match *target {
-                    STDIN => stdin.take(),
-                    RESIZE => resize.take(),
-                    _ => None,
-                };
-                match stream {
-                    Some(stream) => to_kubelet.lock().await.finish(stream).await,
+                Some(STDIN) => match stdin {
+                    Some(stream) => paced(to_kubelet, stream, bytes, pace.as_mut()).await,
                     None => Ok(()),
-                }
+                },
+                Some(RESIZE) => match resize {
+                    Some(stream) => send_sizes(&mut sizes, bytes, to_kubelet, stream).await,
+                    None => Ok(()),
+                },
+                _ => Ok(()),
             }
-            Some(STDIN) => match stdin {
-                Some(stream) => paced(to_kubelet, stream, bytes, pace.as_mut()).await,
-                None => Ok(()),
-            },
-            Some(RESIZE) => match resize {
-                Some(stream) => send_sizes(&mut sizes, bytes, to_kubelet, stream).await,
-                None => Ok(()),
-            },
-            _ => Ok(()),
         };
-        if written.is_err() {
+        match to_client.while_there(write).await {
+            Some(Ok(())) => {}
             // The kubelet's side has ended; the other half knows how.
-            stdin = None;
-            resize = None;
+            Some(Err(_)) => (stdin, resize) = (None, None),
+            None => return Outcome::ClientGone,
         }
     }
 }

@@ -163,8 +163,11 @@ async fn inward(
             to_kubelet.write_all(&piece.bytes).await?;
             to_kubelet.flush().await
         };
-        if written.await.is_err() {
-            return;
+        match to_client.while_there(written).await {
+            Some(Ok(())) => {}
+            // The kubelet's side has ended, and the other half knows it.
+            Some(Err(_)) => return,
+            None => break,
         }
         if let Some(pace) = &mut pace {
             pace.wait(piece.bytes.len()).await;

@@ -22,6 +22,8 @@ pub struct LeaderElectionController {
 
 /// When a lease is looked at again, to see whether it is renewed.
 const REQUEUE_INTERVAL: Duration = Duration::from_secs(5);
+/// Candidates that are written at a time.
+const PINGS_AT_A_TIME: usize = 16;
 /// How often expired candidates are deleted.
 const GC_INTERVAL: Duration = Duration::from_mins(30);
 
@@ -80,7 +82,9 @@ impl LeaderElectionController {
         match next_step(lease.as_ref(), candidates, now) {
             Ok(Step::Wait) => later,
             Ok(Step::Ping(pinged)) => {
-                try_join_all(pinged.into_iter().map(|candidate| self.ping(candidate, now))).await?;
+                for some in pinged.chunks(PINGS_AT_A_TIME) {
+                    try_join_all(some.iter().map(|candidate| self.ping(candidate, now))).await?;
+                }
                 later
             }
             Ok(Step::Elect { strategy, holder }) => {

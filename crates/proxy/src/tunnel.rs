@@ -49,8 +49,11 @@ async fn one_way(
         if count == 0 {
             return to.shutdown().await;
         }
-        to.write_all(&buffer[..count]).await?;
-        to.flush().await?;
+        let written = async {
+            to.write_all(&buffer[..count]).await?;
+            to.flush().await
+        };
+        timeout(STALL_TIMEOUT, written).await.map_err(|_| io::ErrorKind::TimedOut)??;
         if let Some(pace) = &mut pace {
             pace.wait(count).await;
         }
@@ -58,6 +61,10 @@ async fn one_way(
 }
 
 const BUFFER_BYTES: usize = 16 << 10;
+
+/// A side that takes nothing for so long is given up: the other side may have left, which cannot be noticed while
+/// nothing is read from it. Compat: kubelets end a session without traffic after the same time.
+const STALL_TIMEOUT: Duration = Duration::from_hours(4);
 
 /// Lets no more than so many bytes pass per second.
 pub struct RateLimit {
@@ -104,6 +111,18 @@ mod tests {
         assert!((4..=6).contains(&took.as_secs()), "{took:?}");
         drop(backend);
         copying.await.expect("no panic").expect("no error");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_backend_that_reads_nothing_is_left_in_the_end() {
+        let (mut client, near) = duplex(1 << 20);
+        let (far, backend) = duplex(64);
+        let began = Instant::now();
+        client.write_all(&[7; 5000]).await.expect("room");
+        drop(client);
+        let ended = copy(near, far, None).await.expect_err("it stalls");
+        assert_eq!((ended.kind(), began.elapsed()), (io::ErrorKind::TimedOut, STALL_TIMEOUT));
+        drop(backend);
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,6 +11,11 @@ pub(crate) type Headers = Vec<(String, String)>;
 const BLOCK_BYTES_MAX: usize = 64 * 1024;
 /// Of one block.
 const HEADERS_MAX: usize = 128;
+/// Of all blocks of a session: a frame of 100 bytes may become a block of 64 KiB, and frames may come without end.
+/// A session has five streams.
+const SESSION_BYTES_MAX: usize = 1024 * 1024;
+/// What each block counts at least.
+const BLOCK_COST: usize = 256;
 
 pub(super) struct BlockEncoder {
     zlib: Compress,
@@ -52,17 +57,24 @@ impl BlockEncoder {
 pub(super) struct BlockDecoder {
     zlib: Decompress,
     primed: bool,
+    /// Of all blocks so far.
+    inflated: usize,
 }
 
 impl Default for BlockDecoder {
     fn default() -> Self {
-        Self { zlib: Decompress::new(true), primed: false }
+        Self { zlib: Decompress::new(true), primed: false, inflated: 0 }
     }
 }
 
 impl BlockDecoder {
     pub(super) fn decode(&mut self, compressed: &[u8]) -> Result<Headers, SpdyError> {
-        parse(&self.inflate(compressed)?)
+        let block = self.inflate(compressed)?;
+        self.inflated += block.len().max(BLOCK_COST);
+        if self.inflated > SESSION_BYTES_MAX {
+            return Err(SpdyError::HeadersTooLarge);
+        }
+        parse(&block)
     }
 
     fn inflate(&mut self, mut compressed: &[u8]) -> Result<Vec<u8>, SpdyError> {
@@ -163,5 +175,19 @@ mod tests {
         assert!(bomb.len() < 8192, "{}", bomb.len());
         assert_eq!(BlockDecoder::default().decode(&bomb), Err(SpdyError::HeadersTooLarge));
         assert_eq!(BlockDecoder::default().decode(b"no zlib"), Err(SpdyError::Compression));
+    }
+
+    #[test]
+    fn the_blocks_of_a_session_are_bounded_together() {
+        for (headers, blocks) in [(vec![("a", "x".repeat(60_000))], 17), (Vec::new(), 4_096)] {
+            let headers: Vec<(&str, &str)> =
+                headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            let (mut encoder, mut decoder) = (BlockEncoder::default(), BlockDecoder::default());
+            for block in 0..blocks {
+                assert!(decoder.decode(&encoder.encode(&headers)).is_ok(), "{block}");
+            }
+            let more = decoder.decode(&encoder.encode(&headers));
+            assert_eq!(more, Err(SpdyError::HeadersTooLarge));
+        }
     }
 }

@@ -8,6 +8,7 @@
 mod aggregated;
 mod audited;
 mod bodies;
+mod called;
 mod custom;
 mod framing;
 mod hooks;
@@ -17,7 +18,9 @@ mod objects;
 mod patches;
 mod policies;
 mod requests;
+mod spdy;
 mod streams;
+mod updates;
 
 use std::{
     collections::BTreeMap,
@@ -402,6 +405,7 @@ fn every_attack_stays_within_its_bounds() {
         bodies::cases(),
         patches::cases(),
         objects::cases(),
+        updates::cases(),
         custom::cases(),
         requests::cases(),
         identity::cases(),
@@ -415,15 +419,20 @@ fn every_attack_stays_within_its_bounds() {
 fn attacks_through_kubelets_stay_within_their_bounds() {
     let network = NodeNetwork::start();
     let arena = Arena::new(&network.server);
-    arena.run_all(streams::cases(&network).into_iter());
+    let all = [streams::cases(&network), spdy::cases(&network)];
+    arena.run_all(all.into_iter().flatten());
 }
 
-/// Webhooks of admission and conversion, and aggregated servers.
+/// Webhooks of admission and conversion, aggregated servers, and an OpenID issuer.
 #[test]
 fn attacks_through_other_servers_stay_within_their_bounds() {
-    let server = Server::with(Flavour::from_env(), &[]);
+    let directory = tempfile::tempdir().expect("a directory");
+    let issuer = called::Issuer::start(directory.path());
+    let flags = issuer.flags();
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let server = Server::with(Flavour::from_env(), &flags);
     let arena = Arena::new(&server);
-    let all = [hooks::cases(), aggregated::cases()];
+    let all = [hooks::cases(), aggregated::cases(), called::cases(issuer)];
     arena.run_all(all.into_iter().flatten());
 }
 

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::Request;
-use integration::http2::{GOAWAY, PREFACE, SETTINGS, frame};
+use integration::http2::{
+    DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, PREFACE, SETTINGS, WINDOW_UPDATE,
+    frame, get, literal,
+};
 use integration::{Flavour, Http, Protocol, RawConnection, Server, shared};
 use serde_json::json;
 
@@ -141,6 +144,50 @@ fn long_computations_hold_up_no_probe_and_no_shutdown() {
     assert!(began.elapsed() < Duration::from_secs(100), "{:?}", began.elapsed());
     for thread in busy {
         thread.join().expect("no panic");
+    }
+}
+
+/// A list whose items have to be made anew took the thread of its connection, and the other streams waited.
+#[test]
+fn a_long_list_holds_up_no_other_stream_of_its_connection() {
+    let server = shared();
+    let namespace = server.namespace("long-list");
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps");
+    let data: serde_json::Map<String, serde_json::Value> =
+        (0..2_000).map(|at| (format!("key-{at}"), json!("a value"))).collect();
+    let http = server.http();
+    for at in 0..100 {
+        let object = json!({"metadata": {"name": format!("long-{at}")}, "data": data});
+        http.post(&path, &object).expect(201);
+    }
+    let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
+    let lists = [
+        (path.clone(), "application/yaml"),
+        (path.clone(), "application/vnd.kubernetes.protobuf"),
+        (format!("{path}?pretty=true"), "application/json"),
+        (format!("{path}?includeObject=Object"), table),
+    ];
+    for (list, accept) in lists {
+        // Windows that no answer fills.
+        let window = [&[0, 4][..], &(i32::MAX as u32).to_be_bytes()].concat();
+        let mut frames = Frames::open(&http, &window, Duration::from_secs(60));
+        frames.send(WINDOW_UPDATE, 0, 0, &1_000_000_000_u32.to_be_bytes()).expect("written");
+        let block = [get(&list), literal("accept", accept.as_bytes())].concat();
+        let mut requests = frame(HEADERS, END_HEADERS | END_STREAM, 1, &block);
+        for stream in [3, 5, 7] {
+            requests.extend(frame(HEADERS, END_HEADERS | END_STREAM, stream, &get("/livez")));
+        }
+        frames.write(&requests).expect("written");
+        let (mut ended, mut bytes) = (Vec::new(), 0);
+        while ended.len() < 4 {
+            let frame = frames.read_one_of(&[HEADERS, DATA]).expect("the server answers");
+            bytes += if frame.stream == 1 { frame.payload.len() } else { 0 };
+            if frame.flags & END_STREAM != 0 {
+                ended.push(frame.stream);
+            }
+        }
+        assert!(bytes > 2_000_000, "{accept}: {bytes} bytes");
+        assert_eq!(ended.last(), Some(&1), "{accept}: {ended:?}");
     }
 }
 

@@ -8,17 +8,28 @@ use std::{collections::HashMap, sync::LazyLock};
 
 use meta::{Str, Value, json::write_string};
 
-use super::unified_diff::unified_diff;
+pub(crate) use super::unified_diff::Differ;
+use super::unified_diff::LINES_MAX;
 
 /// How two values of an internal type (`PodSpec`) differ.
 pub(crate) fn diff(go_type: &str, old: &Value, new: &Value) -> String {
-    unified_diff(&print(go_type, Some(old), true), &print(go_type, Some(new), true))
+    diff_with(&mut Differ::default(), go_type, old, new)
+}
+
+/// The same of one of several pairs in an object.
+pub(crate) fn diff_with(differ: &mut Differ, go_type: &str, old: &Value, new: &Value) -> String {
+    let [old, new] = [old, new].map(|value| print_lines(go_type, value));
+    differ.unified_diff(old.as_deref(), new.as_deref())
 }
 
 /// A value of an internal type in one line; the value itself is of the version that clients see.
 pub(crate) fn compact(go_type: &str, value: Option<&Value>) -> String {
-    print(go_type, value, false)
+    print(go_type, value, false).unwrap_or_else(|beginning| beginning)
 }
+
+/// What is printed of one value. Go prints all fields of a struct, so that a small list becomes a long text, of which
+/// an error shows the beginning ([`meta::field::FIELD_ERROR_BYTES_MAX`]).
+const PRINTED_BYTES_MAX: usize = 1024 * 1024;
 
 /// The internal type of a kind.
 pub(crate) fn kind_type(api_version: &str, kind: &str) -> Option<&'static str> {
@@ -91,11 +102,18 @@ pub(crate) fn has_go_names(go_type: &str) -> bool {
     }
 }
 
-fn print(go_type: &str, value: Option<&Value>, indented: bool) -> String {
-    let mut printer =
-        Printer { out: Vec::with_capacity(1024), indented, depth: 0, pod_spec: value };
+/// None: there are more lines than are compared.
+fn print_lines(go_type: &str, value: &Value) -> Option<String> {
+    print(go_type, Some(value), true).ok()
+}
+
+/// Err: the beginning, of what is too long.
+fn print(go_type: &str, value: Option<&Value>, indented: bool) -> Result<String, String> {
+    let out = Vec::with_capacity(1024);
+    let mut printer = Printer { out, indented, depth: 0, lines: 1, is_cut: false, pod_spec: value };
     printer.value(go_type, value);
-    String::from_utf8(printer.out).unwrap_or_default()
+    let text = String::from_utf8(printer.out).unwrap_or_default();
+    if printer.is_cut { Err(text) } else { Ok(text) }
 }
 
 struct GoField {
@@ -125,12 +143,18 @@ struct Printer<'a> {
     out: Vec<u8>,
     indented: bool,
     depth: usize,
+    lines: usize,
+    /// The text is too long, and the rest of the value is left out.
+    is_cut: bool,
     /// Where the versioned type has what the internal one has in its security context.
     pod_spec: Option<&'a Value>,
 }
 
 impl<'a> Printer<'a> {
     fn value(&mut self, go_type: &str, value: Option<&'a Value>) {
+        if self.is_cut() {
+            return;
+        }
         let value = value.filter(|value| !value.is_null());
         if let Some(target) = go_type.strip_prefix('*') {
             return match value {
@@ -150,6 +174,9 @@ impl<'a> Printer<'a> {
             let Some(map) = value.and_then(Value::as_object) else { return self.text("null") };
             let mut members = Members::default();
             for (key, value) in map.iter() {
+                if self.is_cut() {
+                    break;
+                }
                 members.begin(self, key);
                 self.value(item, Some(value));
             }
@@ -176,6 +203,12 @@ impl<'a> Printer<'a> {
                 None => self.leaf(value, "null"),
             },
         }
+    }
+
+    fn is_cut(&mut self) -> bool {
+        self.is_cut |=
+            if self.indented { self.lines > LINES_MAX } else { self.out.len() > PRINTED_BYTES_MAX };
+        self.is_cut
     }
 
     fn fields(
@@ -229,6 +262,9 @@ impl<'a> Printer<'a> {
                 (_, Value::Object(map)) => {
                     let mut members = Members::default();
                     for (key, value) in map.iter() {
+                        if self.is_cut() {
+                            break;
+                        }
                         members.begin(self, key);
                         self.leaf(Some(value), "null");
                     }
@@ -247,6 +283,9 @@ impl<'a> Printer<'a> {
         self.depth += 1;
         for (at, item) in items.iter().enumerate() {
             meta::cancel::checkpoint();
+            if self.is_cut() {
+                break;
+            }
             self.text(if at == 0 { "[" } else { "," });
             self.new_line();
             print(self, item);
@@ -271,6 +310,7 @@ impl<'a> Printer<'a> {
         if !self.indented {
             return;
         }
+        self.lines += 1;
         self.out.push(b'\n');
         self.out.extend(std::iter::repeat_n(b' ', self.depth));
     }
@@ -367,7 +407,7 @@ mod tests {
                 "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}], "matchLabels": {"a": "b"}}
             }]
         });
-        let text = print("PodSpec", Some(&old), true);
+        let text = print_lines("PodSpec", &old).unwrap();
         for expected in [
             "{\n \"Volumes\": [\n  {\n   \"Name\": \"v\",\n   \"HostPath\": null,\n   \"EmptyDir\": {\n    \"Medium\": \"\",\n    \"SizeLimit\": null\n   },\n",
             " \"InitContainers\": null,\n \"Containers\": [\n  {\n   \"Name\": \"c\",\n   \"Image\": \"i\\u003c1\\u003e\",\n",
@@ -385,7 +425,7 @@ mod tests {
     #[test]
     fn what_the_security_context_has_comes_from_the_spec() {
         let spec = value!({"hostPID": true, "securityContext": {"runAsUser": 5i64}});
-        let text = print("PodSpec", Some(&spec), true);
+        let text = print_lines("PodSpec", &spec).unwrap();
         assert!(text.contains("\"HostNetwork\": false,\n  \"HostPID\": true,\n"), "{text}");
         assert!(text.contains("\"RunAsUser\": 5"), "{text}");
     }
@@ -441,6 +481,30 @@ mod tests {
         assert_eq!(member_type(REQUEST, "selectors"), Some("[]resource.DeviceSelector"));
         assert_eq!(member_type(REQUEST, "name"), Some("string"));
         assert_eq!(member_type(DEVICE, "basic"), Some(DEVICE));
+    }
+
+    /// A volume has some 15 bytes, and thirty lines as Go prints it.
+    #[test]
+    fn no_more_is_printed_than_is_compared_or_shown() {
+        let volumes = |count: usize| -> Vec<Value> {
+            (0..count).map(|at| value!({"name": (format!("v{at}"))})).collect()
+        };
+        let spec = |count| value!({"volumes": (volumes(count))});
+        for (count, fits) in [(100, true), (1_000, false)] {
+            assert_eq!(print("PodSpec", Some(&spec(count)), true).is_ok(), fits);
+        }
+        let text = print("PodSpec", Some(&spec(50_000)), true).expect_err("too long");
+        assert!(text.lines().count() < LINES_MAX + 200, "{}", text.lines().count());
+        let text = compact("PodSpec", Some(&spec(50_000)));
+        assert!(text.len() < PRINTED_BYTES_MAX + 4_000, "{}", text.len());
+        let limits: meta::Map =
+            (0..50_000).map(|at| (Str::from(format!("k{at}")), Value::from("1"))).collect();
+        let text = print("ResourceRequirements", Some(&value!({"limits": (limits)})), true);
+        assert!(text.expect_err("too long").lines().count() < LINES_MAX + 200);
+        assert_eq!(
+            diff("PodSpec", &spec(1_000), &spec(50_000)),
+            "(too many lines to be compared)\n"
+        );
     }
 
     #[test]

@@ -7,16 +7,21 @@ use super::DocumentEncoding;
 use super::assemble::{Assembler, EncodedMembers};
 use super::protobuf::{FieldEncoding, tables};
 
+/// What the copies may have that v3 has in more places than v2: a schema for each media type of an operation, a
+/// shared parameter for each use. The server of the document chooses both numbers, so that the copies could have
+/// the square of its size; those beyond the bound are left out. The copies in Kubernetes' own document have 2 MB.
+const COPIED_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// A v3 document from a v2 one: its `info`, `paths`, `definitions` and `parameters`. Whatever has not the form
 /// that v2 prescribes is left out.
 pub fn v3_from_v2(v2: &Value, encoding: DocumentEncoding) -> Vec<u8> {
     let empty = Map::new();
     let members = |name: &str| v2.get(name).and_then(Value::as_object).unwrap_or(&empty);
-    let parameters = members("parameters");
+    let mut shared = Shared { parameters: members("parameters"), bytes_left: COPIED_BYTES_MAX };
     let paths: EncodedMembers = members("paths")
         .iter()
         .map(|(path, item)| {
-            let item = path_item(item, parameters);
+            let item = path_item(item, &mut shared);
             (Str::from(path.as_str()), encoding.encode(&item, &tables::V3_PATH))
         })
         .collect();
@@ -42,16 +47,64 @@ pub fn v3_from_v2(v2: &Value, encoding: DocumentEncoding) -> Vec<u8> {
     document.finish()
 }
 
+/// The parameters that the document shares, and how much of what is shared may still be copied.
+struct Shared<'a> {
+    parameters: &'a Map,
+    bytes_left: usize,
+}
+
+impl<'a> Shared<'a> {
+    /// Whether a value may be copied.
+    fn copies(&mut self, value: &Value) -> bool {
+        let Some(left) = without(self.bytes_left, value) else {
+            self.bytes_left = 0;
+            return false;
+        };
+        self.bytes_left = left;
+        true
+    }
+
+    /// The parameters, with those that the document shares in their places.
+    fn resolved(&mut self, of: &'a Value) -> Vec<&'a Value> {
+        let mut found = Vec::new();
+        for parameter in of.items_at(&["parameters"]) {
+            let Some(reference) = parameter.get("$ref") else {
+                found.push(parameter);
+                continue;
+            };
+            let name = reference.as_str().and_then(|text| text.strip_prefix("#/parameters/"));
+            let shared = name.and_then(|name| self.parameters.get(name));
+            found.extend(shared.filter(|shared| self.copies(shared)));
+        }
+        found
+    }
+}
+
+/// What is left of so many bytes behind a value, roughly as memory and as text. It stops where nothing is left.
+fn without(left: usize, value: &Value) -> Option<usize> {
+    let left = left.checked_sub(VALUE_BYTES)?;
+    match value {
+        Value::String(text) => left.checked_sub(text.len()),
+        Value::Array(items) => items.iter().try_fold(left, without),
+        Value::Object(members) => members.iter().try_fold(left, |left, (name, member)| {
+            without(left.checked_sub(VALUE_BYTES + name.len())?, member)
+        }),
+        _ => Some(left),
+    }
+}
+
+const VALUE_BYTES: usize = size_of::<Value>();
+
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
 
-fn path_item(item: &Value, shared: &Map) -> Value {
+fn path_item<'a>(item: &'a Value, shared: &mut Shared<'a>) -> Value {
     let mut written = Map::new();
     for method in METHODS {
         if let Some(found) = item.get(method) {
             written.insert(method, operation(found, shared));
         }
     }
-    let parameters: Vec<Value> = resolved(item, shared).map(parameter).collect();
+    let parameters: Vec<Value> = shared.resolved(item).into_iter().map(parameter).collect();
     if !parameters.is_empty() {
         written.insert("parameters", parameters);
     }
@@ -59,16 +112,16 @@ fn path_item(item: &Value, shared: &Map) -> Value {
     written.into()
 }
 
-fn operation(operation: &Value, shared: &Map) -> Value {
+fn operation<'a>(operation: &'a Value, shared: &mut Shared<'a>) -> Value {
     let mut written = Map::new();
     for field in ["tags", "summary", "description", "externalDocs", "operationId", "deprecated"] {
         copy(operation, field, &mut written);
     }
     let mut parameters = Vec::new();
-    for found in resolved(operation, shared) {
+    for found in shared.resolved(operation) {
         match found.get("schema") {
             Some(body) if found.str_at(&["name"]) == "body" => {
-                let content = content(operation, "consumes", body);
+                let content = content(operation, "consumes", body, shared);
                 written.insert("requestBody", value!({"content": (content)}));
             }
             _ => parameters.push(parameter(found)),
@@ -86,7 +139,7 @@ fn operation(operation: &Value, shared: &Map) -> Value {
             let mut response = Map::new();
             copy(found, "description", &mut response);
             if let Some(body) = found.get("schema") {
-                response.insert("content", content(operation, "produces", body));
+                response.insert("content", content(operation, "produces", body, shared));
             }
             (code.clone(), Value::from(response))
         })
@@ -97,19 +150,12 @@ fn operation(operation: &Value, shared: &Map) -> Value {
 }
 
 /// The same schema for every media type of an operation.
-fn content(operation: &Value, types: &str, body: &Value) -> Value {
+fn content(operation: &Value, types: &str, body: &Value, shared: &mut Shared<'_>) -> Value {
     let schema = schema(body);
     let types = operation.items_at(&[types]).iter().filter_map(Value::as_str);
+    let types = types.filter(|_| shared.copies(&schema));
     let content: Map = types.map(|media| (media, value!({"schema": (schema.clone())}))).collect();
     content.into()
-}
-
-/// The parameters, with those that the document shares in their places.
-fn resolved<'a>(of: &'a Value, shared: &'a Map) -> impl Iterator<Item = &'a Value> {
-    of.items_at(&["parameters"]).iter().filter_map(move |found| match found.get("$ref") {
-        None => Some(found),
-        Some(reference) => shared.get(reference.as_str()?.strip_prefix("#/parameters/")?),
-    })
 }
 
 fn parameter(found: &Value) -> Value {
@@ -192,7 +238,43 @@ fn copy_extensions(from: &Value, to: &mut Map) {
 
 #[cfg(test)]
 mod tests {
+    use meta::growth::assert_linear;
+
     use super::*;
+
+    /// Schemas that are copied for every media type, and parameters that are used in every place.
+    #[test]
+    fn what_v3_copies_is_bounded_and_linear() {
+        let document = |n: usize| {
+            let media: Vec<Value> = (0..n).map(|at| Value::from(format!("a/{at}"))).collect();
+            let properties = |n: usize| -> Map {
+                let name = |at: usize| (Str::from(format!("p{at}")), value!({"type": "string"}));
+                (0..n).map(name).collect()
+            };
+            let uses = vec![value!({"$ref": "#/parameters/large"}); n];
+            let schema = value!({"type": "object", "properties": (properties(n))});
+            value!({
+                "paths": {"/x": {"parameters": (uses.clone()), "put": {
+                    "consumes": (media.clone()), "produces": (media),
+                    "parameters": (uses),
+                    "responses": {"200": {"schema": (schema.clone())}, "201": {"schema": (schema.clone())}},
+                }}},
+                "parameters": {"large": {"name": "l", "in": "query", "schema": (schema)}},
+            })
+        };
+        let converted = |v2: &Value| v3_from_v2(v2, DocumentEncoding::Json).len();
+        for n in [1_000, 20_000] {
+            let bytes = converted(&document(n));
+            assert!(bytes < COPIED_BYTES_MAX, "{bytes} bytes of {n}");
+        }
+        // Above the bound, so that the copies do not grow any more.
+        assert_linear("a document", 4_000, document, |v2| drop(converted(v2)));
+        let text = value!({"paths": {"/x": {"get": {
+            "produces": (vec![Value::from("a/b"); 2_000]),
+            "responses": {"200": {"schema": {"description": ("x".repeat(1_000_000))}}},
+        }}}});
+        assert!(converted(&text) < 2 * COPIED_BYTES_MAX);
+    }
 
     #[test]
     fn a_document_of_v2_says_the_same_in_v3() {

@@ -6,6 +6,7 @@ pub enum Opcode {
     Text = 1,
     Binary = 2,
     Close = 8,
+    Ping = 9,
     Pong = 10,
 }
 

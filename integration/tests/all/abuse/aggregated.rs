@@ -40,6 +40,16 @@ pub(super) fn cases() -> Vec<Case> {
                 "groupVersion": format!("{GROUP}/v1"), "resources": resources});
             list.to_string().into()
         }),
+        discovery("aggregated server: 30 000 resources to watch", || {
+            let resource = |at: usize| {
+                json!({"name": format!("r{at}"), "singularName": "", "namespaced": true,
+                    "kind": "R", "verbs": ["list", "watch", "delete"]})
+            };
+            let resources: Vec<Value> = (0..sized(30_000)).map(resource).collect();
+            let list = json!({"kind": "APIResourceList", "apiVersion": "v1",
+                "groupVersion": format!("{GROUP}/v1"), "resources": resources});
+            list.to_string().into()
+        }),
         discovery("aggregated server: discovery of a million empty resources", || {
             let resources = "{},".repeat(sized(1_000_000));
             format!("{{\"resources\":[{resources}{{}}]}}").into()
@@ -74,6 +84,16 @@ pub(super) fn cases() -> Vec<Case> {
             let paths = json!({format!("/apis/{GROUP}/v1/r"): to(0)});
             let document = json!({"paths": paths, "definitions": definitions});
             answer(200, "application/json", document.to_string())
+        }),
+        converted("aggregated server: a schema for 100 000 media types", || {
+            let media: Vec<String> = (0..sized(100_000)).map(|at| format!("a/{at}")).collect();
+            let properties: serde_json::Map<String, Value> = (0..sized(50_000))
+                .map(|at| (format!("p{at}"), json!({"type": "string"})))
+                .collect();
+            let operation = json!({"produces": media, "responses": {
+                "200": {"schema": {"type": "object", "properties": properties}}}});
+            let paths = json!({format!("/apis/{GROUP}/v1/r"): {"get": operation}});
+            answer(200, "application/json", json!({"paths": paths}).to_string())
         }),
         proxied("aggregated server: 64 MB, which are read", |http| {
             // What the client asked for, so it counts neither as an answer nor to its end.
@@ -119,7 +139,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// Lets time pass in which the server could gather what it must not.
-fn wait(time: Duration) {
+pub(super) fn wait(time: Duration) {
     let began = Instant::now();
     while began.elapsed() < time {
         std::thread::park_timeout(time);
@@ -169,6 +189,28 @@ fn aggregated(
     .after(remove)
 }
 
+/// The same with OpenAPI v2, which is read as v3.
+fn converted(
+    name: &'static str,
+    document: impl Fn() -> Response<AnswerBody> + Send + Sync + 'static,
+) -> Case {
+    let case = aggregated(name, "/openapi/v2", document);
+    let read = case.attack;
+    Case {
+        attack: Box::new(move |http| {
+            read(http);
+            // As long as its server makes it, up to a bound.
+            eventually("it is converted", || {
+                let outcome = request(http, &format!("/openapi/v3/apis/{GROUP}/v1"), &[]);
+                assert!(outcome.bytes < 40_000_000, "{} bytes", outcome.bytes);
+                (outcome.code == 200).then_some(())
+            });
+            Outcome::code(200)
+        }),
+        ..case
+    }
+}
+
 /// Requests to a server that is fine, and whose `flunders` have no end.
 fn proxied(name: &'static str, attack: impl Fn(&Http) -> Outcome + 'static) -> Case {
     let server = AggregatedServer::start(&host(), &["http/1.1"], |request| {
@@ -208,18 +250,18 @@ fn get(http: &Http, resource: &str) -> String {
     format!("GET /apis/{GROUP}/v1/{resource} HTTP/1.1\r\nHost: {host}\r\n{authorization}\r\n")
 }
 
-fn add_service(admin: &Http) {
+pub(super) fn add_service(admin: &Http) {
     let service = json!({"metadata": {"name": "huge"},
         "spec": {"type": "ExternalName", "externalName": "localhost"}});
     admin.post(&format!("/api/v1/namespaces/{NAMESPACE}/services"), &service).expect(201);
 }
 
-fn remove(admin: &Http) {
+pub(super) fn remove(admin: &Http) {
     admin.delete(&format!("{API_SERVICES}/v1.{GROUP}")).expect(200);
     admin.delete(&format!("/api/v1/namespaces/{NAMESPACE}/services/huge")).expect(200);
 }
 
-fn api_service(group: &str, service: &str, port: u16) -> Value {
+pub(super) fn api_service(group: &str, service: &str, port: u16) -> Value {
     json!({
         "metadata": {"name": format!("v1.{group}")},
         "spec": {

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use super::{Case, Client, NAMESPACE, Outcome, sized};
 
-const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(super) const MUTATING: &str =
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+pub(super) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 pub(super) fn cases() -> Vec<Case> {
     let patch = |operations: fn() -> Value| {

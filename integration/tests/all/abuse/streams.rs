@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{Case, Client, NAMESPACE, Outcome, Raw, SILENCE, open, sized};
 
-const EXEC: &str = "exec?command=cat&stdin=1&stdout=1";
+pub(super) const EXEC: &str = "exec?command=cat&stdin=1&stdout=1";
 
 /// A pod on the node, and pods on nodes whose kubelets do not play by the rules.
 pub(super) fn cases(network: &NodeNetwork) -> Vec<Case> {
@@ -118,11 +118,6 @@ pub(super) fn cases(network: &NodeNetwork) -> Vec<Case> {
             Outcome { code, bytes: rest(&mut stream) }
         }),
     ];
-    // Control frames of SPDY: type, flags, length, payload.
-    let control = |kind: u8, payload: &[u8]| {
-        let length = (payload.len() as u32).to_be_bytes();
-        [&[0x80, 3, 0, kind, 0], &length[1..], payload].concat()
-    };
     let data = |stream: u8| [&[0, 0, 0, stream, 0, 0, 0, 1][..], b"x"].concat();
     let floods: [(&'static str, Vec<u8>); 6] = [
         ("kubelet: 100 000 pings", control(6, &[0, 0, 0, 2])),
@@ -183,6 +178,12 @@ pub(super) fn cases(network: &NodeNetwork) -> Vec<Case> {
     cases.extend(silent_and_endless_kubelets(network));
     cases.push(endless_tag(network));
     cases
+}
+
+/// A control frame of SPDY: type, flags, length, payload.
+pub(super) fn control(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&[0x80, 3, 0, kind, 0], &length[1..], payload].concat()
 }
 
 /// Name of the case, subresource, codes, answer, and what comes behind it.
@@ -298,18 +299,18 @@ fn endless_tag(network: &NodeNetwork) -> Case {
 }
 
 /// Long enough for every buffer on the way to be full.
-fn fill_buffers() {
+pub(super) fn fill_buffers() {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(1) {
         thread::park_timeout(Duration::from_secs(1));
     }
 }
 
-const WEBSOCKET: &str = "Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+pub(super) const WEBSOCKET: &str = "Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
      Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n";
-const SPDY: &str = "Connection: upgrade\r\nUpgrade: SPDY/3.1\r\n\
+pub(super) const SPDY: &str = "Connection: upgrade\r\nUpgrade: SPDY/3.1\r\n\
      X-Stream-Protocol-Version: v4.channel.k8s.io\r\n";
-const UPGRADED: &[u8] =
+pub(super) const UPGRADED: &[u8] =
     b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: SPDY/3.1\r\n\
       x-stream-protocol-version: v4.channel.k8s.io\r\n\r\n";
 
@@ -328,12 +329,12 @@ fn upgrade(http: &Http, subresource: &str, headers: &str) -> (u16, Raw) {
 }
 
 /// The status code of the answer, and the connection behind its head.
-fn upgrade_of(http: &Http, pod: &str, subresource: &str, headers: &str) -> (u16, Raw) {
+pub(super) fn upgrade_of(http: &Http, pod: &str, subresource: &str, headers: &str) -> (u16, Raw) {
     let mut stream = open(http, &head(http, pod, subresource, headers));
     (code(&mut stream), stream)
 }
 
-fn head(http: &Http, pod: &str, subresource: &str, headers: &str) -> String {
+pub(super) fn head(http: &Http, pod: &str, subresource: &str, headers: &str) -> String {
     format!(
         "GET /api/v1/namespaces/{NAMESPACE}/pods/{pod}/{subresource} HTTP/1.1\r\nHost: {}\r\n{}{headers}\r\n",
         http.host(),
@@ -342,7 +343,7 @@ fn head(http: &Http, pod: &str, subresource: &str, headers: &str) -> String {
 }
 
 /// Reads the head of an answer; 0: there was none.
-fn code(stream: &mut Raw) -> u16 {
+pub(super) fn code(stream: &mut Raw) -> u16 {
     let mut answer = Vec::new();
     let mut byte = [0];
     while !answer.ends_with(b"\r\n\r\n") && stream.read_exact(&mut byte).is_ok() {
@@ -353,7 +354,7 @@ fn code(stream: &mut Raw) -> u16 {
 }
 
 /// How many bytes come until the server closes or is silent.
-fn rest(stream: &mut Raw) -> usize {
+pub(super) fn rest(stream: &mut Raw) -> usize {
     stream.sock.set_read_timeout(Some(SILENCE)).expect("a socket");
     let mut buffer = vec![0; 64 << 10];
     let mut bytes = 0;

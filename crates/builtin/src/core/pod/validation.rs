@@ -102,6 +102,7 @@ pub(crate) fn validate_ephemeral_containers(
     let containers = spec.get("ephemeralContainers");
     let by_name =
         by_name(spec.value().map_or(&[][..], |spec| spec.items_at(&["ephemeralContainers"])));
+    let mut differ = go_json::Differ::default();
     for before in old.items_at(&["spec", "ephemeralContainers"]) {
         let name = meta::field::quote(before.str_at(&["name"]));
         match by_name.get(before.str_at(&["name"])).copied() {
@@ -109,8 +110,10 @@ pub(crate) fn validate_ephemeral_containers(
                 let why = format!("existing ephemeral containers {name} may not be removed\n");
                 containers.forbidden(errors, &why);
             }
+            // Beyond the bound errors are only counted.
+            Some(now) if now != before && errors.is_full() => containers.forbidden(errors, ""),
             Some(now) if now != before => {
-                let diff = go_json::diff("EphemeralContainer", before, now);
+                let diff = go_json::diff_with(&mut differ, "EphemeralContainer", before, now);
                 let why =
                     format!("existing ephemeral containers {name} may not be changed\n{diff}");
                 containers.forbidden(errors, &why);

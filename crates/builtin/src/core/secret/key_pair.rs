@@ -5,7 +5,7 @@ use aws_lc_rs::signature::{
     EcdsaKeyPair, Ed25519KeyPair, KeyPair as _,
 };
 use x509_parser::{
-    der_parser::der::parse_der,
+    asn1_rs::{Any, Class, Tag},
     oid_registry::{OID_KEY_TYPE_EC_PUBLIC_KEY, OID_PKCS1_RSAENCRYPTION, OID_SIG_ED25519},
     prelude::{FromDer, X509Certificate},
 };
@@ -108,7 +108,7 @@ impl PublicKey {
             return Ok(Self::Rsa(numbers));
         }
         if let Some(key) = octets_of_pkcs8(der)
-            && let Some(numbers) = integers(&key, 1..3).filter(|_| integers(&key, 0..9).is_some())
+            && let Some(numbers) = integers(key, 1..3).filter(|_| integers(key, 0..9).is_some())
         {
             return Ok(Self::Rsa(numbers));
         }
@@ -130,22 +130,34 @@ impl PublicKey {
 }
 
 /// Some members of a sequence that are all integers.
-fn integers(der: &[u8], members: std::ops::Range<usize>) -> Option<Vec<Vec<u8>>> {
-    let (_, sequence) = parse_der(der).ok()?;
-    let members = sequence.as_sequence().ok()?.get(members)?;
-    let members = members.iter().map(|member| {
-        member.as_bigint().ok()?;
-        member.as_slice().ok().map(<[u8]>::to_vec)
-    });
-    members.collect()
+fn integers(der: &[u8], wanted: std::ops::Range<usize>) -> Option<Vec<Vec<u8>>> {
+    let members = members(der, wanted.end)?;
+    let integers = members.get(wanted)?.iter().map(|member| of_tag(member, Tag::Integer));
+    integers.map(|integer| integer.map(<[u8]>::to_vec)).collect()
 }
 
 /// The key inside of its envelope.
-fn octets_of_pkcs8(der: &[u8]) -> Option<Vec<u8>> {
-    let (_, sequence) = parse_der(der).ok()?;
-    let members = sequence.as_sequence().ok()?;
-    members.get(1)?.as_sequence().ok()?;
-    members.get(2)?.as_slice().ok().map(<[u8]>::to_vec)
+fn octets_of_pkcs8(der: &[u8]) -> Option<&[u8]> {
+    let members = members(der, 3)?;
+    of_tag(members.get(1)?, Tag::Sequence)?;
+    of_tag(members.get(2)?, Tag::OctetString)
+}
+
+/// The first members of a sequence, without what is in them: a client decides how many there are, and how deep.
+fn members(der: &[u8], count_max: usize) -> Option<Vec<Any<'_>>> {
+    let (_, sequence) = Any::from_der(der).ok()?;
+    let mut rest = of_tag(&sequence, Tag::Sequence)?;
+    let mut members = Vec::with_capacity(count_max);
+    while !rest.is_empty() && members.len() < count_max {
+        let (behind, member) = Any::from_der(rest).ok()?;
+        members.push(member);
+        rest = behind;
+    }
+    Some(members)
+}
+
+fn of_tag<'a>(any: &Any<'a>, tag: Tag) -> Option<&'a [u8]> {
+    (any.class() == Class::Universal && any.tag() == tag).then_some(any.data)
 }
 
 #[cfg(test)]
@@ -156,6 +168,22 @@ mod tests {
         ($name:literal) => {
             include_bytes!(concat!("../../../tests/key-pairs/", $name))
         };
+    }
+
+    /// A parser that reads the whole of it would take a hundred bytes for two.
+    #[test]
+    fn of_a_long_sequence_only_the_beginning_is_read() {
+        let empty = [&[0x30, 0x83, 0x05, 0x00, 0x00][..], &[0x05, 0x00].repeat(0x28000)].concat();
+        let numbers =
+            [&[0x30, 0x83, 0x07, 0x80, 0x00][..], &[0x02, 0x01, 0x05].repeat(0x28000)].concat();
+        assert_eq!(members(&empty, 9).map(|members| members.len()), Some(9));
+        assert!(PublicKey::of_private(&empty).is_err());
+        assert!(
+            PublicKey::of_private(&numbers)
+                .is_ok_and(|key| key == PublicKey::Rsa(vec![vec![5]; 2]))
+        );
+        let deep = [0x30, 0x80].repeat(10_000);
+        assert!(PublicKey::of_private(&deep).is_err());
     }
 
     #[test]
