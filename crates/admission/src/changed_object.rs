@@ -1,7 +1,7 @@
 //! The object of a request while webhooks or policies change it, in the version that each of them
 //! wants.
 
-use meta::{ApiError, GroupVersionKind, GroupVersionResource, Value};
+use meta::{ApiError, GroupVersionKind, GroupVersionResource, Map, Str, Value};
 
 use crate::{
     Attributes, Cluster,
@@ -15,6 +15,8 @@ pub(crate) struct ChangedObject<'a, 'o> {
     cluster: &'a Cluster,
     object: Option<&'o mut Value>,
     versioned: Option<InVersion>,
+    /// Whether a changed object was taken over.
+    replaced: bool,
 }
 
 struct InVersion {
@@ -31,7 +33,7 @@ impl<'a, 'o> ChangedObject<'a, 'o> {
         cluster: &'a Cluster,
         object: Option<&'o mut Value>,
     ) -> Self {
-        Self { attributes, cluster, object, versioned: None }
+        Self { attributes, cluster, object, versioned: None, replaced: false }
     }
 
     /// The object as it is now, in some version: its labels are the same in all.
@@ -75,7 +77,32 @@ impl<'a, 'o> ChangedObject<'a, 'o> {
         {
             own.objects.object = Some(object);
             own.dirty = true;
+            self.replaced = true;
         }
+    }
+
+    /// Compat: kube-apiserver keeps the times of managedFields that it has set in this request to the
+    /// nanosecond until the object is encoded for the first time. The first patch, be it one that changes
+    /// nothing, makes the object another one. Custom objects have their times as text.
+    pub(crate) fn has_unrounded_times(&self, resource: &GroupVersionResource) -> bool {
+        if self.replaced
+            || self.attributes.reinvocation.is_reinvocation()
+            || self.cluster.objects.is_custom(resource)
+        {
+            return false;
+        }
+        let entries = |object: Option<&'_ Value>| {
+            let entries = object.map(|object| object.items_at(&["metadata", "managedFields"]));
+            entries.unwrap_or_default().to_vec()
+        };
+        let (Some(object), was) = (self.object.as_deref(), self.attributes.old) else {
+            return false;
+        };
+        let Some(was) = was else { return !entries(Some(object)).is_empty() };
+        let (old, new) = (entries(Some(was)), entries(Some(object)));
+        // Within a second a manager's new time is its old one.
+        !new.is_empty()
+            && (new.iter().any(|entry| !old.contains(entry)) || has_changed(object, was))
     }
 
     /// The object of the request, in its own version; after [`Self::finish`] it has all changes.
@@ -94,11 +121,47 @@ impl<'a, 'o> ChangedObject<'a, 'o> {
             return Ok(());
         };
         let is_same = own.kind == *self.attributes.gvk;
-        **object = if is_same {
+        let mut next = if is_same {
             changed.value.clone()
         } else {
             convert(self.cluster, &changed.value, &own.resource, self.attributes.gvr).await?
         };
+        keep_readable_managed_fields(self.attributes, object, &mut next);
+        **object = next;
         Ok(())
     }
+}
+
+/// Whether a client has changed what managers own.
+fn has_changed(object: &Value, was: &Value) -> bool {
+    let fields = |object: &Value| -> Vec<(Str, Value)> {
+        let fields = object.as_object().into_iter().flat_map(Map::iter);
+        let fields = fields.filter(|(key, _)| *key != "metadata");
+        let mut fields: Vec<(Str, Value)> =
+            fields.map(|(key, value)| (key.clone(), value.clone())).collect();
+        for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+            if let Some(value) = object.at(&["metadata", field]) {
+                fields.push((Str::new_static(field), value.clone()));
+            }
+        }
+        fields
+    };
+    fields(object) != fields(was)
+}
+
+/// Compat: managedFields that nobody can read are not taken over, and the client is warned of them.
+fn keep_readable_managed_fields(attributes: &Attributes<'_>, was: &Value, next: &mut Value) {
+    let at = ["metadata", "managedFields"];
+    if was.at(&at) == next.at(&at) {
+        return;
+    }
+    let Err(why) = patch::apply::check_managed_fields(next) else { return };
+    match was.at(&at) {
+        Some(fields) => next.set_at(&at, fields.clone()),
+        None => drop(next.remove_at(&at)),
+    }
+    attributes.warn(format!(
+        ".metadata.managedFields was in an invalid state after admission; this could be caused by an \
+         outdated mutating admission controller; please fix your requests: {why}"
+    ));
 }

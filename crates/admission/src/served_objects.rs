@@ -54,6 +54,11 @@ pub trait ServedObjects: Send + Sync + 'static {
         resource: &GroupVersionResource,
     ) -> Vec<(GroupVersionResource, GroupVersionKind)>;
 
+    /// Whether a resource is that of a definition.
+    fn is_custom(&self, _resource: &GroupVersionResource) -> bool {
+        false
+    }
+
     /// Creates a namespace in the name of the server.
     fn create_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(std::future::ready(Err(ApiError::internal(name))))
@@ -86,6 +91,10 @@ pub trait ServedObjects: Send + Sync + 'static {
         json: &[u8],
         strict: bool,
     ) -> Result<Value, ApiError>;
+
+    /// An object of a type that no resource has (an AdmissionReview), read as Go reads it. Err: what Go says
+    /// about it.
+    fn decode_typed(&self, kind: &GroupVersionKind, json: &[u8]) -> Result<Value, String>;
 
     /// Merges a configuration into an object as server-side apply does, without owners. Err: why the
     /// configuration does not fit the kind.

@@ -124,6 +124,10 @@ impl ServedObjects for FakeObjects {
         crate::versioned::decode(json)
     }
 
+    fn decode_typed(&self, _kind: &GroupVersionKind, json: &[u8]) -> Result<Value, String> {
+        crate::versioned::decode(json).map_err(|error| error.to_string())
+    }
+
     fn merge_applied(
         &self,
         _resource: &GroupVersionResource,

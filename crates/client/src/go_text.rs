@@ -61,7 +61,34 @@ fn tls_text(error: &rustls::Error) -> String {
             "tls: failed to verify certificate: x509: certificate signed by unknown authority"
                 .to_owned()
         }
+        rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext {
+            expected,
+            presented,
+        }) => {
+            let why = name_mismatch(&expected.to_str(), presented);
+            format!("tls: failed to verify certificate: x509: {why}")
+        }
         _ => error.to_string(),
+    }
+}
+
+/// `presented` has entries such as `DnsName("a.b")` and `IpAddress(127.0.0.1)`.
+fn name_mismatch(expected: &str, presented: &[String]) -> String {
+    let of = |kind: &str| -> Vec<&str> {
+        let own = presented.iter().filter_map(|name| name.strip_prefix(kind));
+        own.map(|name| name.trim_matches(['(', ')', '"'])).collect()
+    };
+    if expected.parse::<std::net::IpAddr>().is_ok() {
+        return match of("IpAddress").as_slice() {
+            [] => format!(
+                "cannot validate certificate for {expected} because it doesn't contain any IP SANs"
+            ),
+            names => format!("certificate is valid for {}, not {expected}", names.join(", ")),
+        };
+    }
+    match of("DnsName").as_slice() {
+        [] => format!("certificate is not valid for any names, but wanted to match {expected}"),
+        names => format!("certificate is valid for {}, not {expected}", names.join(", ")),
     }
 }
 
@@ -103,6 +130,24 @@ mod tests {
         ];
         for (error, expected) in cases {
             assert_eq!(go_text(&error), expected);
+        }
+        let names = ["DnsName(\"a.b\")".to_owned(), "IpAddress(127.0.0.1)".to_owned()];
+        let cases = [
+            ("localhost", &names[..], "certificate is valid for a.b, not localhost"),
+            ("127.0.0.2", &names[..], "certificate is valid for 127.0.0.1, not 127.0.0.2"),
+            (
+                "localhost",
+                &names[1..],
+                "certificate is not valid for any names, but wanted to match localhost",
+            ),
+            (
+                "127.0.0.2",
+                &names[..1],
+                "cannot validate certificate for 127.0.0.2 because it doesn't contain any IP SANs",
+            ),
+        ];
+        for (expected, presented, why) in cases {
+            assert_eq!(name_mismatch(expected, presented), why);
         }
         assert_eq!(url_error(&Method::POST, "https://a", "no"), r#"Post "https://a": no"#);
     }

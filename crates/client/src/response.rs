@@ -19,6 +19,9 @@ pub fn successful_body(response: Response<Bytes>) -> Result<Bytes, ResponseError
     let (head, body) = response.into_parts();
     let content_type = head.headers.get(CONTENT_TYPE).and_then(|text| text.to_str().ok());
     let content_type = content_type.unwrap_or_default();
+    if let Some(why) = media_type_error(content_type) {
+        return failed(format!("Internal error occurred: {why}"));
+    }
     if (200..=206).contains(&code) {
         if body.is_empty() {
             // Compat: where the server names no type, it is the one that was asked for.
@@ -36,8 +39,39 @@ pub fn successful_body(response: Response<Bytes>) -> Result<Bytes, ResponseError
         return failed(status.str_at(&["message"]).to_owned());
     }
     let is_text = content_type.is_empty() || content_type.starts_with("text/");
-    let said = if is_text { String::from_utf8_lossy(&body) } else { "unknown".into() };
+    // Compat: client-go shows this much of a text.
+    let shown = &body[..body.len().min(SHOWN_BYTES_MAX)];
+    let said = if is_text { String::from_utf8_lossy(shown) } else { "unknown".into() };
     failed(generic_message(code, said.trim()))
+}
+
+const SHOWN_BYTES_MAX: usize = 2048;
+
+/// What Go says about a content type that is none.
+fn media_type_error(content_type: &str) -> Option<&'static str> {
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    if media_type.is_empty() {
+        return (!content_type.is_empty()).then_some("mime: no media type");
+    }
+    let token_end = |text: &str| {
+        let is_token = |c: char| c.is_ascii_graphic() && !r#"()<>@,;:\"/[]?="#.contains(c);
+        text.find(|c: char| !is_token(c)).unwrap_or(text.len())
+    };
+    let (ty, rest) = media_type.split_at(token_end(media_type));
+    if ty.is_empty() {
+        return Some("mime: no media type");
+    }
+    if rest.is_empty() {
+        return None;
+    }
+    let Some(subtype) = rest.strip_prefix('/') else {
+        return Some("mime: expected slash after first token");
+    };
+    match token_end(subtype) {
+        0 => Some("mime: expected token after slash"),
+        end if end == subtype.len() => None,
+        _ => Some("mime: unexpected content after media subtype"),
+    }
 }
 
 /// What client-go says about a code without a `Status`.
@@ -47,7 +81,7 @@ pub fn generic_message(code: u16, said: &str) -> String {
         401 => "the server has asked for the client to provide credentials",
         404 => "the server could not find the requested resource",
         405 => "the server does not allow this method on the requested resource",
-        406 | 415 if matches!(said, "" | "unknown") => {
+        406 if matches!(said, "" | "unknown") => {
             "the server was unable to respond with a content type that the client supports"
         }
         403 | 406 | 415 => said,
@@ -67,7 +101,7 @@ pub fn generic_message(code: u16, said: &str) -> String {
         }
         _ => {
             return format!(
-                "the server responded with the status code {code} but did not return more details"
+                "the server responded with the status code {code} but did not return more information"
             );
         }
     };
@@ -107,11 +141,25 @@ mod tests {
             ),
             (404, "application/json", r#"{"kind":"Status","message":"gone"}"#, "gone"),
             (403, "", "not you", "not you"),
+            (415, "application/json", "what?", "unknown"),
+            (
+                406,
+                "application/json",
+                "what?",
+                "the server was unable to respond with a content type that the client supports",
+            ),
+            (
+                200,
+                "a/b/c",
+                "{}",
+                "Internal error occurred: mime: unexpected content after media subtype",
+            ),
+            (200, "a/", "{}", "Internal error occurred: mime: expected token after slash"),
             (
                 302,
                 "text/html",
                 "",
-                "the server responded with the status code 302 but did not return more details",
+                "the server responded with the status code 302 but did not return more information",
             ),
         ];
         for (code, content_type, body, message) in cases {

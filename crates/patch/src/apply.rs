@@ -195,6 +195,11 @@ pub fn merge_unowned(
         .map_err(|why| format!("failed to merge patch: {why}"))
 }
 
+/// Why the managedFields of an object cannot be read, if they cannot.
+pub fn check_managed_fields(object: &Value) -> Result<(), String> {
+    managed_fields::decode(object).map(drop)
+}
+
 /// Tracks a write that is not an apply: sets `metadata.managedFields` of `new`. `live` is the
 /// object before the write, None on create.
 pub fn update(

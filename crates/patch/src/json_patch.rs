@@ -74,6 +74,17 @@ impl JsonPatch {
         Ok(decoded)
     }
 
+    /// Decodes a patch of a webhook. Compat: the types of its fields are looked at when it is applied.
+    pub fn decode_leniently(patch: &Value) -> Result<Self, PatchError> {
+        let operations = patch.as_array().unwrap_or_default();
+        if operations.len() > OPERATIONS_MAX {
+            return Err(PatchError::TooManyOperations(operations.len()));
+        }
+        let operation = |own: &Value| own.as_object().cloned().unwrap_or_default();
+        let operations = operations.iter().map(operation).collect();
+        Ok(Self { operations, strict_errors: Vec::new() })
+    }
+
     /// Unknown and duplicate fields, which `fieldValidation` warns about or rejects.
     pub fn strict_errors(&self) -> &[String] {
         &self.strict_errors

@@ -163,6 +163,10 @@ impl ServedObjects for CachedObjects {
         }
     }
 
+    fn is_custom(&self, resource: &GroupVersionResource) -> bool {
+        self.builtin.get_resource(resource).is_none()
+    }
+
     fn create_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let Some(local) = self.local.get() else {
@@ -230,6 +234,21 @@ impl ServedObjects for CachedObjects {
         object.set_at(&["apiVersion"], kind.group_version().to_string());
         self.schema.apply_defaults(ty, &mut object);
         Ok(object)
+    }
+
+    fn decode_typed(&self, kind: &GroupVersionKind, json: &[u8]) -> Result<Value, String> {
+        let ty = self.type_of(kind).ok_or_else(|| {
+            // Compat: kube-apiserver's words.
+            let (kind, version) = (kind.kind.as_str(), kind.group_version().to_string());
+            let (kind, version) = (meta::field::quote(kind), meta::field::quote(&version));
+            format!(
+                "no kind {kind} is registered for version {version} in scheme \
+                 \"pkg/runtime/scheme.go:111\""
+            )
+        })?;
+        let options = codec::json::DecodeOptions { strict: false };
+        let decoded = codec::json::decode_body(json, &self.schema, ty, options);
+        Ok(decoded.map_err(|error| error.to_string())?.value)
     }
 
     fn merge_applied(

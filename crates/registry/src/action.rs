@@ -13,7 +13,7 @@ use crate::{
     decode::{self, tree},
     delete,
     get::entry,
-    managed_fields,
+    managed_fields, object_meta,
     options::{DeleteOptions, WriteOptions},
     resource_request::ResourceRequest,
     response_format::{self, ResponseFormat},
@@ -28,6 +28,15 @@ pub trait Action: Send + Sync + 'static {
 
     /// Fills in what the body leaves out.
     fn default(&self, _object: &mut Value) {}
+
+    /// Completes what was sent, between mutating and validating admission.
+    fn complete<'a>(
+        &'a self,
+        _object: &'a mut Value,
+        _cx: &'a ActionContext<'a>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     fn act<'a>(
         &'a self,
@@ -113,19 +122,22 @@ pub(crate) async fn act(
     if !cx.namespace().is_empty() {
         object.set_at(&["metadata", "namespace"], cx.namespace());
     }
-    // Another name is for the action to refuse.
-    if object.str_at(&["kind"]) == "TokenRequest" && object.str_at(&["metadata", "name"]).is_empty()
-    {
-        object.set_at(&["metadata", "name"], cx.name());
+    // Compat: the uid that a Binding or a TokenRequest names is that of its object.
+    if !matches!(object.str_at(&["kind"]), "Binding" | "TokenRequest") {
+        object_meta::wipe_for_create(&mut object, true);
     }
+    // Compat: what is sent in another version is admitted in the first one.
+    let gvk = action.accepts()[0].clone();
+    object.set_at(&["kind"], gvk.kind.clone());
+    object.set_at(&["apiVersion"], gvk.group_version().to_string());
     action.default(&mut object);
     managed_fields::track_sent(request, &options, ty, &mut object);
     let gvr = gvr(request.kind);
-    let gvk = gvk_of(&object).unwrap_or_else(|| action.accepts()[0].clone());
     let mut attributes = attributes(request, &gvr, Operation::Create, cx.name(), &options, None);
     // Plugins see what was sent (an Eviction), not what it is sent to.
     attributes.gvk = &gvk;
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
+    action.complete(&mut object, &cx).await?;
     request.engine.admission.validate(&attributes, Some(&object)).await?;
     match action.act(object, &cx).await? {
         ActionOutcome::Done => Ok(response_format::status(request, &format, &done())),

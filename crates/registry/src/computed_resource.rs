@@ -14,7 +14,7 @@ use crate::{
     action::{self, ActionOutcome},
     create::{attributes, gvr},
     list::{Items, ListHead, ListResult},
-    managed_fields,
+    managed_fields, object_meta,
     options::{ListOptions, WriteOptions},
     resource_request::ResourceRequest,
     response_format::{self, ResponseFormat},
@@ -60,7 +60,9 @@ pub(crate) async fn create(
 ) -> Result<ResourceResponse, ApiError> {
     let kind = request.kind;
     let gvr = gvr(kind);
-    let attributes = attributes(request, &gvr, Operation::Create, "", options, None);
+    let name = object.str_at(&["metadata", "name"]).to_owned();
+    let attributes = attributes(request, &gvr, Operation::Create, &name, options, None);
+    object_meta::wipe_for_create(&mut object, true);
     kind.apply_defaults(&mut object)?;
     managed_fields::track(request, options, None, &mut object);
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;

@@ -40,59 +40,42 @@ pub(crate) async fn create(request: &ResourceRequest<'_>) -> Result<ResourceResp
     response_format::json(request, &format, 201, written.json)
 }
 
-/// Takes an object through admission, strategy and validation into the store.
-pub(crate) async fn create_object(
-    request: &ResourceRequest<'_>,
-    storage: &Arc<Storage>,
-    options: &WriteOptions,
-    object: Value,
-) -> Result<WrittenObject, ApiError> {
-    let generated = object.str_at(&["metadata", "name"]).is_empty()
-        && !object.str_at(&["metadata", "generateName"]).is_empty();
-    if !generated {
-        return try_create(request, storage, options, object).await;
+/// Compat: the error about a name that is taken says so, if the object also has `generateName`.
+fn generated_name_conflict(error: ApiError) -> ApiError {
+    if !matches!(error, ApiError::AlreadyExists { .. }) {
+        return error;
     }
-    let mut attempt = 1;
-    loop {
-        match try_create(request, storage, options, object.clone()).await {
-            // Name collision: retry with another random suffix.
-            Err(ApiError::AlreadyExists { .. }) if attempt < NAME_ATTEMPTS_MAX => {
-                attempt += 1;
-            }
-            other => return other,
-        }
+    let mut status = error.status();
+    status.message += ", the server was not able to generate a unique name for the object";
+    if let Some(details) = &mut status.details {
+        details.retry_after_seconds = 1;
     }
+    ApiError::Status(Box::new(status))
 }
 
-/// After this many collisions the client gets AlreadyExists, as upstream.
-const NAME_ATTEMPTS_MAX: u32 = 8;
-
-async fn try_create(
+/// Takes an object through admission, strategy and validation into the store.
+///
+/// Compat: mutating admission comes once, and before the server fills in uid, creationTimestamp and a
+/// generated name; each attempt at a name is validated anew.
+pub(crate) async fn create_object(
     request: &ResourceRequest<'_>,
     storage: &Arc<Storage>,
     options: &WriteOptions,
     mut object: Value,
 ) -> Result<WrittenObject, ApiError> {
     let kind = request.kind;
-    let now = meta::time::Time::now();
     let labels = object.at(&["metadata", "labels"]).and_then(Value::as_object);
     let cx = WriteContext {
         kind,
         user: request.user,
-        now,
+        now: meta::time::Time::now(),
         warnings: request.warnings,
         has_sent_labels: labels.is_some_and(|labels| !labels.is_empty()),
         sent_generation: object.i64_at(&["metadata", "generation"]),
     };
     let name = object.str_at(&["metadata", "name"]).to_owned();
-    let generated;
     let gvr = gvr(kind);
-    let mut attributes = attributes(request, &gvr, Operation::Create, &name, options, None);
-    // Compat: a namespace is in itself, also when it is created.
-    if gvr.group.is_empty() && gvr.resource == "namespaces" && attributes.namespace.is_empty() {
-        attributes.namespace = &name;
-    }
-
+    let attributes = create_attributes(request, &gvr, &name, &name, options);
     if kind.custom.as_ref().is_some_and(|custom| custom.terminating) {
         return Err(ApiError::Forbidden {
             resource: kind.group_resource(),
@@ -101,27 +84,75 @@ async fn try_create(
             causes: Vec::new(),
         });
     }
-    object_meta::fill_for_create(&mut object, &cx);
+    object_meta::wipe_for_create(&mut object, request.info.verb == "create");
     owner_references::deduplicate(&mut object, false, request.warnings);
     kind.apply_defaults(&mut object)?;
     managed_fields::track(request, options, None, &mut object);
     request.engine.admission.admit(&attributes, Some(&mut object)).await?;
     owner_references::deduplicate(&mut object, true, request.warnings);
-    // Compat: a generated name comes after defaults, managedFields and mutating admission.
-    if name.is_empty() {
-        if object.str_at(&["metadata", "name"]).is_empty() {
-            object_meta::generate_name(&mut object);
-        }
-        generated = object.str_at(&["metadata", "name"]).to_owned();
-        attributes.name = &generated;
-    }
     authorize_write(request, &object, None).await?;
+    if object.str_at(&["metadata", "generateName"]).is_empty() {
+        return try_create(request, storage, options, &cx, &name, object).await;
+    }
+    if !object.str_at(&["metadata", "name"]).is_empty() {
+        let written = try_create(request, storage, options, &cx, &name, object).await;
+        let is_create = request.info.verb == "create";
+        return if is_create { written.map_err(generated_name_conflict) } else { written };
+    }
+    let mut attempt = 1;
+    loop {
+        let mut named = object.clone();
+        object_meta::generate_name(&mut named);
+        match try_create(request, storage, options, &cx, &name, named).await {
+            // Name collision: retry with another random suffix.
+            Err(ApiError::AlreadyExists { .. }) if attempt < NAME_ATTEMPTS_MAX => attempt += 1,
+            other => return other.map_err(generated_name_conflict),
+        }
+    }
+}
+
+/// After this many collisions the client gets AlreadyExists, as upstream.
+const NAME_ATTEMPTS_MAX: u32 = 8;
+
+/// The attributes of a create. `sent` is the name that the client sent, if any.
+fn create_attributes<'a>(
+    request: &'a ResourceRequest<'_>,
+    gvr: &'a GroupVersionResource,
+    sent: &'a str,
+    name: &'a str,
+    options: &'a WriteOptions,
+) -> Attributes<'a> {
+    let mut attributes = attributes(request, gvr, Operation::Create, name, options, None);
+    // Compat: a namespace is in itself, also when it is created.
+    if gvr.group.is_empty() && gvr.resource == "namespaces" && attributes.namespace.is_empty() {
+        attributes.namespace = sent;
+    }
+    attributes
+}
+
+/// One attempt, under the name that the object has now.
+async fn try_create(
+    request: &ResourceRequest<'_>,
+    storage: &Arc<Storage>,
+    options: &WriteOptions,
+    cx: &WriteContext<'_>,
+    sent: &str,
+    mut object: Value,
+) -> Result<WrittenObject, ApiError> {
+    let kind = request.kind;
+    object_meta::fill_for_create(&mut object, cx);
+    let name = object.str_at(&["metadata", "name"]).to_owned();
+    let gvr = gvr(kind);
+    // Compat: validating admission is told the name that was sent, and a generated one only if none was.
+    let told = if sent.is_empty() { name.as_str() } else { sent };
+    let attributes = create_attributes(request, &gvr, sent, told, options);
     let mut allocation = match &kind.allocator {
         Some(allocator) => allocator.for_create(&mut object, options.dry_run).await?,
         None => Allocation::default(),
     };
     let written =
-        commit_create(request, storage, options, &attributes, &cx, object, &mut allocation).await;
+        commit_create(request, storage, options, &attributes, cx, &name, object, &mut allocation)
+            .await;
     settle_charges(&attributes, &written);
     // Still there only if nothing was handed to the store.
     allocation.release().await;
@@ -153,28 +184,39 @@ pub(crate) async fn authorize_write(
 }
 
 /// Everything after mutating admission: validation, validating admission, and the write.
+#[allow(clippy::too_many_arguments)] // The state of one attempt.
 async fn commit_create(
     request: &ResourceRequest<'_>,
     storage: &Arc<Storage>,
     options: &WriteOptions,
     attributes: &Attributes<'_>,
     cx: &WriteContext<'_>,
+    name: &str,
     mut object: Value,
     allocation: &mut Allocation,
 ) -> Result<WrittenObject, ApiError> {
-    let (kind, name) = (request.kind, attributes.name.to_owned());
+    let kind = request.kind;
+    // Admission may have changed it.
+    object_meta::ensure_namespace_matches(kind, &request.info.namespace, &mut object)?;
     prepare_create(kind, &mut object, cx)?;
     for text in kind.strategy.warnings("", &object, None) {
         request.warnings.add(text);
     }
     request.engine.admission.validate(attributes, Some(&object)).await?;
+    if request.info.verb != "create" {
+        // Compat: what an apply or a PUT creates has none, whatever admission has made of it.
+        object.remove_at(&["metadata", "resourceVersion"]);
+    }
     if !options.dry_run && !object.str_at(&["metadata", "resourceVersion"]).is_empty() {
         return Err(ApiError::Storage(
             "resourceVersion should not be set on objects to be created".to_owned(),
         ));
     }
 
-    let key = storage.key(&request.info.namespace, &name);
+    if !options.dry_run {
+        object.remove_at(&["metadata", "selfLink"]);
+    }
+    let key = storage.key(&request.info.namespace, name);
     // Compat: a dry run answers with the resourceVersion that was sent.
     let sent = object.at(&["metadata", "resourceVersion"]).cloned();
     let stored = storage.encode(kind.to_stored(object).await?)?;
@@ -205,11 +247,8 @@ async fn commit_create(
 }
 
 /// The AlreadyExists error; its text says whether the existing object is being deleted.
-async fn already_exists(
-    request: &ResourceRequest<'_>,
-    storage: &Storage,
-    name: String,
-) -> ApiError {
+async fn already_exists(request: &ResourceRequest<'_>, storage: &Storage, name: &str) -> ApiError {
+    let name = name.to_owned();
     let current = storage.find(&request.info.namespace, &name, true).await.ok().flatten();
     let current = current.and_then(|entry| decode::tree(&entry.json).ok());
     let deleting = current.is_some_and(|object| object_meta::is_deleting(&object));

@@ -219,18 +219,36 @@ async fn step(
 ) -> Result<Option<Deleted>, ApiError> {
     let kind = request.kind;
     check_preconditions(kind, options, &object, name)?;
-    let gvr = gvr(kind);
-    // Compat: each object of a collection is admitted, without its name.
-    let admitted = if request.info.verb == "deletecollection" { "" } else { name };
-    let mut attributes =
-        attributes(request, &gvr, Operation::Delete, admitted, options, Some(&object));
-    attributes.namespace = namespace;
-    if request.info.subresource.is_empty() {
-        request.engine.admission.admit(&attributes, None).await?;
-        request.engine.admission.validate(&attributes, None).await?;
+    let plan = plan(request, options, &object, Time::now());
+    // Compat: admission is not asked about a deletion that is under way and does not get shorter.
+    if matches!(plan, DeletePlan::Unchanged) {
+        return Ok(Some(deleted_response(kind, &object, json)));
+    }
+    let is_admitted = request.info.subresource.is_empty();
+    if is_admitted {
+        // Compat: admission is told the grace period that the kind has chosen.
+        let mut told = options.clone();
+        if !is_deleting(&object)
+            && let Some(seconds) =
+                kind.strategy.graceful_deletion(&object, told.grace_period_seconds)
+        {
+            told.grace_period_seconds = Some(seconds);
+        }
+        // Compat: namespaces and definitions are deleted by their uid.
+        if kind.behaviour.deleted_in_two_steps && told.uid.is_none() {
+            told.uid = Some(object.str_at(&["metadata", "uid"]).to_owned());
+        }
+        admit(request, &told, (namespace, name), &object).await?;
+        // Compat: kube-apiserver marks such an object before it removes it, and asks each time.
+        if let DeletePlan::Remove(marked) = &plan
+            && object.at(&GRACE_PERIOD) != marked.at(&GRACE_PERIOD)
+            && !options.dry_run
+        {
+            admit(request, &told, (namespace, name), marked).await?;
+        }
     }
 
-    let (waiting, last) = match plan(request, options, &object, Time::now()) {
+    let (waiting, last) = match plan {
         DeletePlan::Unchanged => return Ok(Some(deleted_response(kind, &object, json))),
         DeletePlan::Marked => return Ok(Some(Deleted::Object(json))),
         DeletePlan::Remove(last) => (None, last),
@@ -259,6 +277,24 @@ async fn step(
         Err(StoreError::Conflict { .. }) => Ok(None),
         Err(other) => Err(store_error(other)),
     }
+}
+
+const GRACE_PERIOD: [&str; 2] = ["metadata", "deletionGracePeriodSeconds"];
+
+/// Asks the admission plugins about the deletion of an object.
+async fn admit(
+    request: &ResourceRequest<'_>,
+    options: &DeleteOptions,
+    (namespace, name): (&str, &str),
+    object: &Value,
+) -> Result<(), ApiError> {
+    let gvr = gvr(request.kind);
+    // Compat: each object of a collection is admitted, without its name.
+    let name = if request.info.verb == "deletecollection" { "" } else { name };
+    let mut attributes = attributes(request, &gvr, Operation::Delete, name, options, Some(object));
+    attributes.namespace = namespace;
+    request.engine.admission.admit(&attributes, None).await?;
+    request.engine.admission.validate(&attributes, None).await
 }
 
 /// The response for a deleted object; `last` is its last state.

@@ -8,12 +8,23 @@ use meta::{
 
 use crate::{Behaviour, Kind, ObjectMetaValidation, strategy::WriteContext};
 
-/// Sets the fields that a client cannot choose for a new object.
-pub(crate) fn fill_for_create(object: &mut Value, cx: &WriteContext<'_>) {
+/// Removes the fields that a client cannot choose for a new object. Compat: what a PUT or an apply creates
+/// keeps some of them until the server fills them in; mutating admission sees them.
+pub(crate) fn wipe_for_create(object: &mut Value, by_create: bool) {
     let meta = object.object_at_mut(&["metadata"]);
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
         meta.remove(field);
     }
+    if by_create {
+        for field in ["creationTimestamp", "uid", "selfLink"] {
+            meta.remove(field);
+        }
+    }
+}
+
+/// Sets the fields that the server chooses for a new object.
+pub(crate) fn fill_for_create(object: &mut Value, cx: &WriteContext<'_>) {
+    let meta = object.object_at_mut(&["metadata"]);
     meta.insert("uid", uuid::Uuid::new_v4().to_string());
     meta.insert("creationTimestamp", cx.now.to_rfc3339());
 }
@@ -85,7 +96,6 @@ pub(crate) fn keep_for_update(object: &mut Value, old: &Value) {
     keep(object, "creationTimestamp", true);
     keep(object, "deletionTimestamp", true);
     keep(object, "deletionGracePeriodSeconds", false);
-    object.remove_at(&["metadata", "selfLink"]);
 }
 
 /// `generation` counts changes of the desired state.
@@ -237,7 +247,7 @@ mod tests {
     fn an_update_cannot_change_what_the_server_keeps() {
         let old =
             value!({"metadata": {"uid": "u", "creationTimestamp": "t", "deletionTimestamp": "d"}});
-        let mut new = value!({"metadata": {"creationTimestamp": "x", "selfLink": "/x"}});
+        let mut new = value!({"metadata": {"creationTimestamp": "x"}});
         keep_for_update(&mut new, &old);
         assert_eq!(new, old);
     }

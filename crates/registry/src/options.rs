@@ -1,5 +1,7 @@
 //! The options of the verbs: parsed from the query and validated with Kubernetes' messages.
 
+use std::sync::Mutex;
+
 use admission::{Operation, RequestOptions};
 use meta::{
     ApiError, FieldErrors, GroupKind, Query, Value,
@@ -147,6 +149,8 @@ pub(crate) struct WriteOptions {
     pub managed_fields_tracked: bool,
     /// Conversions for managedFields, where a webhook converts.
     pub conversions: ManagedFieldsConversions,
+    /// A write to a scale: the next scale and the current one, as mutating admission sees them.
+    pub scales: Mutex<Option<[Value; 2]>>,
 }
 
 impl WriteOptions {
@@ -202,6 +206,7 @@ impl WriteOptions {
             force,
             managed_fields_tracked: apply,
             conversions: ManagedFieldsConversions::default(),
+            scales: Mutex::default(),
         })
     }
 }
@@ -256,6 +261,8 @@ pub struct DeleteOptions {
     pub grace_period_seconds: Option<i64>,
     pub propagation_policy: Option<String>,
     pub orphan_dependents: Option<bool>,
+    /// Whether there are preconditions, be it empty ones: admission sees them.
+    pub has_preconditions: bool,
     pub uid: Option<String>,
     pub resource_version: Option<String>,
     /// Deletes an object that cannot be read. Has an effect only with the feature gate.
@@ -316,6 +323,7 @@ impl DeleteOptions {
             grace_period_seconds: body.i64_at(&["gracePeriodSeconds"]),
             propagation_policy: text(&["propagationPolicy"]),
             orphan_dependents: body.at(&["orphanDependents"]).and_then(Value::as_bool),
+            has_preconditions: body.get("preconditions").and_then(Value::as_object).is_some(),
             uid: text(&["preconditions", "uid"]),
             resource_version: text(&["preconditions", "resourceVersion"]),
             ignore_read_error: body.at(&[IGNORE_READ_ERROR]).and_then(Value::as_bool) == Some(true),
@@ -348,6 +356,9 @@ impl RequestOptions for DeleteOptions {
     fn to_object(&self, _operation: Operation) -> Value {
         let mut object = options_object("DeleteOptions");
         set_dry_run(&mut object, self.dry_run);
+        if self.has_preconditions {
+            object.set_at(&["preconditions"], Value::object());
+        }
         let texts: [(&[&str], &Option<String>); 3] = [
             (&["preconditions", "uid"], &self.uid),
             (&["preconditions", "resourceVersion"], &self.resource_version),

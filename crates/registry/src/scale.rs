@@ -1,6 +1,9 @@
 //! `/scale`: the replicas of a workload as an `autoscaling/v1` Scale.
 
+use std::sync::PoisonError;
+
 use ::patch::apply::{PathElement, ReplicasPaths, scale_to_parent, scale_to_subresource};
+use admission::{Attributes, Reinvocation, quota::WriteCharges};
 use meta::{ApiError, GroupVersionKind, Value, selector::LabelSelector, value};
 
 use crate::{
@@ -78,32 +81,46 @@ async fn write(
 ) -> Result<ResourceResponse, ApiError> {
     let written = guaranteed_update(request, options, false, &mut |current| {
         let current = current.expect("scaling creates nothing, so there is a current state");
-        let scale = next(current)?;
+        let mut scale = next(current)?;
+        let namespace = &request.info.namespace;
+        crate::object_meta::ensure_namespace_matches(request.kind, namespace, &mut scale)?;
         crate::object_meta::check_name(&scale, &request.info.name)?;
-        let mut object = current.clone();
-        let replicas = scale.i64_at(&["spec", "replicas"]).unwrap_or_default();
-        // The schema of a custom resource may allow negative replicas.
-        if replicas < 0 && !request.kind.is_custom() {
-            return Err(negative(&scale, replicas));
-        }
-        set_replicas(request, &mut object, replicas);
-        for field in ["resourceVersion", "uid"] {
-            let at = ["metadata", field];
-            let given = scale.str_at(&at);
-            if !given.is_empty() {
-                object.set_at(&at, given);
-            } else if !request.kind.is_custom() {
-                object.remove_at(&at);
-            }
-        }
-        let version = request.kind.group_version().to_string();
-        scale_to_parent(&scale, &mut object, &version, &replicas_paths(request))
-            .map_err(ApiError::internal)?;
+        let object = scaled(request, current, &scale)?;
+        let live = scale_with_managed_fields(request, current)?;
+        *options.scales.lock().unwrap_or_else(PoisonError::into_inner) = Some([scale, live]);
         Ok(object)
     })
     .await?;
     let object = decode::tree(&written.json)?;
     answer(request, format, &scale_of(request, &object))
+}
+
+/// The object with the replicas of a scale, and what the scale says about the object's identity and managers.
+fn scaled(
+    request: &ResourceRequest<'_>,
+    current: &Value,
+    scale: &Value,
+) -> Result<Value, ApiError> {
+    let mut object = current.clone();
+    let replicas = scale.i64_at(&["spec", "replicas"]).unwrap_or_default();
+    // The schema of a custom resource may allow negative replicas.
+    if replicas < 0 && !request.kind.is_custom() {
+        return Err(negative(scale, replicas));
+    }
+    set_replicas(request, &mut object, replicas);
+    for field in ["resourceVersion", "uid"] {
+        let at = ["metadata", field];
+        let given = scale.str_at(&at);
+        if !given.is_empty() {
+            object.set_at(&at, given);
+        } else if !request.kind.is_custom() {
+            object.remove_at(&at);
+        }
+    }
+    let version = request.kind.group_version().to_string();
+    scale_to_parent(scale, &mut object, &version, &replicas_paths(request))
+        .map_err(ApiError::internal)?;
+    Ok(object)
 }
 
 fn set_replicas(request: &ResourceRequest<'_>, object: &mut Value, replicas: i64) {
@@ -123,17 +140,34 @@ pub(crate) fn admitted(
     (request.info.subresource == "scale").then(|| (gvk(), scale_of(request, current)))
 }
 
-/// Takes over what mutating admission has made of a scale.
-pub(crate) fn take_admitted(
+/// Asks mutating admission about a scale. Compat: it sees the scale as it was sent, and the managers of the
+/// replicas; validating admission sees those of the objects.
+pub(crate) async fn admit(
     request: &ResourceRequest<'_>,
+    options: &WriteOptions,
+    attributes: &Attributes<'_>,
+    current: &Value,
     object: &mut Value,
-    scale: &Value,
 ) -> Result<(), ApiError> {
-    let replicas = scale.i64_at(&["spec", "replicas"]).unwrap_or_default();
-    if replicas < 0 && !request.kind.is_custom() {
-        return Err(negative(scale, replicas));
+    let scales = options.scales.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let [mut scale, live] = scales.ok_or_else(|| ApiError::internal("a write without a scale"))?;
+    // What is not filled in by the client is part of the type.
+    for (at, empty) in [(["spec", "replicas"], 0i64), (["status", "replicas"], 0)] {
+        if scale.at(&at).is_none() {
+            scale.set_at(&at, empty);
+        }
     }
-    set_replicas(request, object, replicas);
+    let sent = scale.clone();
+    let asked = Attributes {
+        old: Some(&live),
+        reinvocation: Reinvocation::default(),
+        charges: WriteCharges::default(),
+        ..*attributes
+    };
+    request.engine.admission.admit(&asked, Some(&mut scale)).await?;
+    if scale != sent {
+        *object = scaled(request, current, &scale)?;
+    }
     Ok(())
 }
 

@@ -172,7 +172,8 @@ async fn create_on_update(
     require(&*request.engine.authorizer, &create).await?;
     match create_object(request, storage, options, object).await {
         Ok(written) => Ok(Some(written)),
-        Err(ApiError::AlreadyExists { .. }) => Ok(None),
+        // Admission may have given it the name of another object, which a retry would find again.
+        Err(ApiError::AlreadyExists { name, .. }) if name == request.info.name => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -204,23 +205,22 @@ async fn try_update(
             break tracked?;
         }
     };
+    // Compat: the uid is a precondition, which comes before admission.
+    if request.info.verb == "update" {
+        check_uid(request, storage, options, &object, old)?;
+    }
     let (gvr, name) = (gvr(kind), request.info.name.as_str());
     let scale = scale::admitted(request, old);
     let mut attributes = attributes(request, &gvr, Operation::Update, name, options, Some(old));
     if let Some((gvk, old)) = &scale {
         (attributes.gvk, attributes.old) = (gvk, Some(old));
-        let mut scale = scale::scale_of(request, &object);
-        request.engine.admission.admit(&attributes, Some(&mut scale)).await?;
-        scale::take_admitted(request, &mut object, &scale)?;
+        scale::admit(request, options, &attributes, &current.object, &mut object).await?;
     } else {
         request.engine.admission.admit(&attributes, Some(&mut object)).await?;
     }
     owner_references::deduplicate(&mut object, true, request.warnings);
     authorize_write(request, &object, Some(old)).await?;
     check_version(request, &mut object, current)?;
-    if request.info.verb == "update" {
-        check_uid(request, storage, options, &object, old)?;
-    }
     let allocator = kind.allocator.as_ref().filter(|_| request.info.subresource.is_empty());
     let mut allocation = match allocator {
         Some(allocator) => allocator.for_update(&mut object, old, options.dry_run).await?,
@@ -255,6 +255,8 @@ async fn commit_update(
         has_sent_labels: false,
         sent_generation: None,
     };
+    // Admission may have changed it.
+    object_meta::ensure_namespace_matches(kind, &request.info.namespace, &mut object)?;
     prepare_update(kind, &request.info.subresource, &mut object, old, &cx)?;
     for text in kind.strategy.warnings(&request.info.subresource, &object, Some(old)) {
         request.warnings.add(text);
@@ -267,6 +269,9 @@ async fn commit_update(
         request.engine.admission.validate(attributes, Some(&object)).await?;
     }
 
+    if !options.dry_run {
+        object.remove_at(&["metadata", "selfLink"]);
+    }
     let key = storage.key(&request.info.namespace, name);
     if is_last_finalizer_gone(kind, &object, old) {
         return commit_last_finalizer(kind, storage, options, key, current, object).await;

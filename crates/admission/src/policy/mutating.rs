@@ -193,13 +193,15 @@ async fn dispatch(
 ) -> Result<(), ApiError> {
     let mut cx = MatchContext::new(attributes, cluster);
     let mut errors: Vec<PolicyError> = Vec::new();
+    // Compat: without a name the error has that which a name is generated from.
+    let unnamed = attributes.name.is_empty().then(|| attributes.forbidden(object.as_deref(), ""));
     // Compat: what matches is decided before the first policy changes the object.
     let invocations = collect(policies, visibility, &mut cx, object.as_deref(), &mut errors).await;
     if !invocations.is_empty() {
         mutate(&invocations, &mut cx, object, &mut errors).await?;
     }
     let Some(first) = errors.first() else { return Ok(()) };
-    let mut status = forbidden(attributes, "");
+    let mut status = unnamed.map_or_else(|| forbidden(attributes, ""), |error| error.status());
     status.message = first.text();
     if !first.reason.is_empty() {
         first.reason.clone_into(&mut status.reason);

@@ -3,8 +3,8 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use meta::{ApiError, GroupVersionKind, GroupVersionResource, Map, Str, Value, field::quote, json};
-use patch::{PatchError, json_patch::JsonPatch};
+use meta::{ApiError, GroupVersion, Str, Value, field::quote, json};
+use patch::json_patch::JsonPatch;
 
 use super::{
     configuration::Compiled,
@@ -134,12 +134,18 @@ async fn dispatch(
             Ok(response) => mutate(&invocation, &response, round, *index),
             Err(refusal) => Err(refusal),
         };
+        let mut unconvertible = None;
         let (mutated, refusal) = match called {
-            Ok(None) => (false, None),
-            Ok(Some(patched)) => {
-                let is_new = objects.object.as_ref().map(|was| &was.value) != Some(&patched.value);
+            Ok(Mutation::None) => (false, None),
+            Ok(Mutation::Patched(patched)) => {
+                let was = objects.object.as_ref().map(|was| &was.value);
+                let is_new = was != Some(&patched.value) || changed.has_unrounded_times(resource.0);
                 changed.replace(resource, patched);
                 (is_new, None)
+            }
+            Ok(Mutation::Unconvertible(error)) => {
+                unconvertible = Some(error);
+                (true, None)
             }
             Err(refusal) => (false, Some(refusal)),
         };
@@ -161,6 +167,9 @@ async fn dispatch(
             attributes.reinvocation.request();
         }
         invocation.settle(refusal, started, STAGE, || key("failed-open."))?;
+        if let Some(error) = unconvertible {
+            return Err(error);
+        }
     }
     changed.finish().await?;
     // Whether the object changes after this decides whether they are called again.
@@ -171,17 +180,26 @@ async fn dispatch(
     Ok(())
 }
 
-/// Applies the patch of an answer. None: there is none.
+/// What an answer makes of the object.
+enum Mutation {
+    /// The answer has no patch.
+    None,
+    Patched(VersionedObject),
+    /// The patched object is one of another kind: that ends the request.
+    Unconvertible(ApiError),
+}
+
+/// Applies the patch of an answer.
 fn mutate(
     invocation: &Invocation<'_>,
     response: &Response,
     round: u8,
     index: usize,
-) -> Result<Option<VersionedObject>, Refusal> {
+) -> Result<Mutation, Refusal> {
     let webhook = invocation.webhook;
     let name = quote(&webhook.name);
     if response.patch.is_empty() {
-        return Ok(None);
+        return Ok(Mutation::None);
     }
     let calling = |why: String| Refusal::Calling {
         message: format!("failed calling webhook {name}: {why}"),
@@ -193,28 +211,23 @@ fn mutate(
     let decoded = versioned::decode(&response.patch);
     let operations = decoded.map_err(|error| undecodable(plain(&error)))?;
     check_operations(&operations).map_err(undecodable)?;
-    let patch = JsonPatch::decode(&operations).map_err(|error| match error {
-        PatchError::Malformed(why) => undecodable(why),
-        other => Refusal::Internal(ApiError::internal(other)),
-    })?;
+    let internal = |why: String| Refusal::Internal(ApiError::Internal(why));
     if operations.as_array().is_none_or(<[Value]>::is_empty) {
-        return Ok(None);
+        return Ok(Mutation::None);
     }
     let Some(object) = &invocation.objects.object else {
-        return Err(Refusal::Internal(ApiError::Internal(format!(
+        return Err(internal(format!(
             "admission webhook {name} attempted to modify the object, which is not supported for \
              this operation"
-        ))));
+        )));
     };
     if response.patch_type != JSON_PATCH {
         return Err(calling(format!("unsupported patch type {}", quote(&response.patch_type))));
     }
-    let internal = |why: String| Refusal::Internal(ApiError::Internal(why));
-    let mut patched = patch.apply(&object.value).map_err(|error| internal(error.to_string()))?;
-    keep_identity(&object.value, &mut patched, invocation)?;
-    let (resource, kind) = invocation.resource;
-    let changed = decode_patched(invocation.cluster, resource, kind, &patched)
-        .map_err(|error| Refusal::Internal(ApiError::Internal(plain(&error))))?;
+    let patch =
+        JsonPatch::decode_leniently(&operations).map_err(|error| internal(error.to_string()))?;
+    let patched = patch.apply(&object.value).map_err(|error| internal(error.to_string()))?;
+    let changed = decode_patched(invocation, &patched)?;
     let told = ordered_json(&[
         ("configuration", webhook.configuration.clone().into()),
         ("webhook", webhook.name.clone().into()),
@@ -225,7 +238,7 @@ fn mutate(
     invocation
         .attributes
         .annotate(format!("patch.webhook.admission.k8s.io/round_{round}_index_{index}"), told);
-    Ok(Some(changed))
+    Ok(changed)
 }
 
 /// Compat: the words of Go's decoder of patches.
@@ -253,48 +266,50 @@ fn plain(error: &ApiError) -> String {
     }
 }
 
-fn decode_patched(
-    cluster: &Cluster,
-    resource: &GroupVersionResource,
-    kind: &GroupVersionKind,
-    patched: &Value,
-) -> Result<VersionedObject, ApiError> {
+/// Decodes a patched object. What says that it is of another kind is decoded as that, as upstream does.
+fn decode_patched(invocation: &Invocation<'_>, patched: &Value) -> Result<Mutation, Refusal> {
+    let (cluster, (resource, kind)) = (invocation.cluster, invocation.resource);
+    let internal = |why: String| Refusal::Internal(ApiError::Internal(why));
     let json = json::to_string(patched);
-    let object = cluster.objects.decode_changed(resource, kind, json.as_bytes(), false)?;
-    VersionedObject::new(cluster, (resource, kind), &object)
-}
-
-/// What a webhook changes stays the object that the client wrote: its kind, its name, its namespace
-/// and its uid decide under which key it is stored. managedFields are the server's to write.
-fn keep_identity(
-    was: &Value,
-    patched: &mut Value,
-    invocation: &Invocation<'_>,
-) -> Result<(), Refusal> {
-    const IDENTITY: [&[&str]; 4] =
-        [&["kind"], &["apiVersion"], &["metadata", "name"], &["metadata", "uid"]];
-    let namespace = ["metadata", "namespace"];
-    if was.str_at(&namespace) != patched.str_at(&namespace) {
-        // Compat: as if the client had sent it.
-        let why = "the namespace of the provided object does not match the namespace sent on the \
-                   request";
-        return Err(Refusal::Internal(ApiError::bad_request(why)));
-    }
-    if let Some(path) = IDENTITY.iter().find(|path| was.str_at(path) != patched.str_at(path)) {
-        return Err(Refusal::Internal(ApiError::Internal(format!(
-            "admission webhook {} attempted to change {}, which is not supported",
-            quote(&invocation.webhook.name),
-            path.join(".")
+    let own = kind.group_version().to_string();
+    let stated = |field: &str, own: &str| match patched.str_at(&[field]) {
+        "" => own.to_owned(),
+        given => given.to_owned(),
+    };
+    let (api_version, name) = (stated("apiVersion", &own), stated("kind", &kind.kind));
+    if cluster.objects.is_custom(resource) {
+        if patched.str_at(&["kind"]).is_empty() {
+            return Err(internal(format!("Object 'Kind' is missing in '{json}'")));
+        }
+        if api_version != own {
+            let slash = if api_version.contains('/') { "" } else { "/" };
+            return Ok(Mutation::Unconvertible(ApiError::Storage(format!(
+                "{slash}{api_version}, Kind={name} is unstructured and is not suitable for \
+                 converting to {}",
+                quote(&own)
+            ))));
+        }
+    } else if api_version != own || name != kind.kind {
+        let version = GroupVersion::parse(&api_version)
+            .ok_or_else(|| internal(format!("unexpected GroupVersion string: {api_version}")))?;
+        let other = version.with_kind(name.as_str());
+        cluster.objects.decode_typed(&other, json.as_bytes()).map_err(internal)?;
+        // Go calls the package of the internal type as the group is called.
+        let package = match kind.group.split('.').next() {
+            None | Some("") => "core",
+            Some(group) => group,
+        };
+        return Ok(Mutation::Unconvertible(ApiError::Storage(format!(
+            "converting ({}.{name}) to ({package}.{}): unknown conversion",
+            other.version, kind.kind
         ))));
     }
-    let managed = ["metadata", "managedFields"];
-    match was.at(&managed) {
-        Some(fields) => patched.set_at(&managed, fields.clone()),
-        None => {
-            if let Some(metadata) = patched.get_mut("metadata").and_then(Value::as_object_mut) {
-                let _: Option<Value> = Map::remove(metadata, "managedFields");
-            }
-        }
+    let decoded = cluster.objects.decode_changed(resource, kind, json.as_bytes(), false);
+    let mut object = decoded.map_err(|error| internal(plain(&error)))?;
+    // What is no object of the definition is for validation to refuse.
+    if name != kind.kind {
+        object.set_at(&["kind"], name);
     }
-    Ok(())
+    let object = VersionedObject::new(cluster, (resource, kind), &object);
+    Ok(Mutation::Patched(object.map_err(|error| internal(plain(&error)))?))
 }

@@ -2,16 +2,12 @@
 
 use bytes::Bytes;
 use meta::{
-    ApiError, Cause, Details, GroupVersionKind, GroupVersionResource, Map, Status, Str, Value,
-    field::quote, json,
+    ApiError, Cause, Details, GroupVersionKind, GroupVersionResource, Map, Status, Str, User,
+    Value, field::quote, json,
 };
 
 use super::configuration::{ReviewVersion, Webhook};
-use crate::{
-    Attributes,
-    expressions::{kind_value, resource_value},
-    versioned::VersionedObjects,
-};
+use crate::{Attributes, ServedObjects, ordered_json, versioned::VersionedObjects};
 
 /// The body of a review. The objects are copied from JSON that all webhooks share.
 pub(super) fn request(
@@ -30,28 +26,24 @@ pub(super) fn request(
     raw(&mut out, version.as_str());
     raw(&mut out, r#"","request":{"uid":"#);
     json::write_string(&mut out, uid);
-    for (field, value) in [
-        ("kind", kind_value(kind)),
-        ("resource", resource_value(resource)),
-        ("requestKind", kind_value(attributes.gvk)),
-        ("requestResource", resource_value(attributes.gvr)),
-        ("userInfo", user_info(attributes)),
-    ] {
-        raw(&mut out, &format!(r#","{field}":"#));
-        json::write_value(&mut out, &value);
-    }
-    for (field, text) in [
-        ("subResource", attributes.subresource),
+    raw(&mut out, r#","kind":"#);
+    write_kind(&mut out, kind);
+    raw(&mut out, r#","resource":"#);
+    write_resource(&mut out, resource);
+    write_texts(&mut out, &[("subResource", attributes.subresource)]);
+    raw(&mut out, r#","requestKind":"#);
+    write_kind(&mut out, attributes.gvk);
+    raw(&mut out, r#","requestResource":"#);
+    write_resource(&mut out, attributes.gvr);
+    let texts = [
         ("requestSubResource", attributes.subresource),
         ("name", attributes.name),
         ("namespace", attributes.namespace),
         ("operation", attributes.operation.as_str()),
-    ] {
-        if !text.is_empty() {
-            raw(&mut out, &format!(r#","{field}":"#));
-            json::write_string(&mut out, text);
-        }
-    }
+    ];
+    write_texts(&mut out, &texts);
+    raw(&mut out, r#","userInfo":"#);
+    write_user_info(&mut out, attributes.user);
     raw(&mut out, r#","object":"#);
     out.extend_from_slice(object);
     raw(&mut out, r#","oldObject":"#);
@@ -59,8 +51,57 @@ pub(super) fn request(
     raw(&mut out, if attributes.is_dry_run() { r#","dryRun":true"# } else { r#","dryRun":false"# });
     raw(&mut out, r#","options":"#);
     out.extend_from_slice(options);
-    raw(&mut out, "}}");
+    raw(&mut out, "}}\n");
     out.into()
+}
+
+fn write_kind(out: &mut Vec<u8>, GroupVersionKind { group, version, kind }: &GroupVersionKind) {
+    write_members(out, &[("group", group), ("version", version), ("kind", kind)]);
+}
+
+fn write_resource(out: &mut Vec<u8>, gvr: &GroupVersionResource) {
+    let GroupVersionResource { group, version, resource } = gvr;
+    write_members(out, &[("group", group), ("version", version), ("resource", resource)]);
+}
+
+fn write_members(out: &mut Vec<u8>, members: &[(&str, &Str)]) {
+    for (at, (name, text)) in members.iter().enumerate() {
+        out.push(if at == 0 { b'{' } else { b',' });
+        json::write_string(out, name);
+        out.push(b':');
+        json::write_string(out, text);
+    }
+    out.push(b'}');
+}
+
+/// Members that are left out if they are empty.
+fn write_texts(out: &mut Vec<u8>, members: &[(&str, &str)]) {
+    for (name, text) in members.iter().filter(|(_, text)| !text.is_empty()) {
+        out.push(b',');
+        json::write_string(out, name);
+        out.push(b':');
+        json::write_string(out, text);
+    }
+}
+
+fn write_user_info(out: &mut Vec<u8>, user: &User) {
+    let texts = |texts: &[Str]| {
+        Value::Array(texts.iter().map(|text| Value::String(text.clone())).collect())
+    };
+    let mut members: Vec<(&str, Value)> = Vec::new();
+    for (name, text) in [("username", &user.name), ("uid", &user.uid)] {
+        if !text.is_empty() {
+            members.push((name, text.clone().into()));
+        }
+    }
+    if !user.groups.is_empty() {
+        members.push(("groups", texts(&user.groups)));
+    }
+    if !user.extra.is_empty() {
+        let extra = user.extra.iter().map(|(key, values)| (key.clone(), texts(values)));
+        members.push(("extra", Value::Object(Map::from_pairs(extra.collect()))));
+    }
+    out.extend_from_slice(ordered_json(&members).as_bytes());
 }
 
 impl ReviewVersion {
@@ -70,27 +111,6 @@ impl ReviewVersion {
             Self::V1beta1 => "v1beta1",
         }
     }
-}
-
-fn user_info(attributes: &Attributes<'_>) -> Value {
-    let user = attributes.user;
-    let texts = |texts: &[Str]| {
-        Value::Array(texts.iter().map(|text| Value::String(text.clone())).collect())
-    };
-    let mut info = Value::object();
-    for (field, text) in [("username", &user.name), ("uid", &user.uid)] {
-        if !text.is_empty() {
-            info.set_at(&[field], text.clone());
-        }
-    }
-    if !user.groups.is_empty() {
-        info.set_at(&["groups"], texts(&user.groups));
-    }
-    if !user.extra.is_empty() {
-        let extra = user.extra.iter().map(|(key, values)| (key.clone(), texts(values)));
-        info.set_at(&["extra"], Value::Object(Map::from_pairs(extra.collect())));
-    }
-    info
 }
 
 /// What a webhook decided.
@@ -107,32 +127,31 @@ pub(super) struct Response {
 
 /// Reads an answer. Err: why it is none.
 pub(super) fn response(
+    objects: &dyn ServedObjects,
     answer: &[u8],
     version: ReviewVersion,
     uid: &str,
     mutating: bool,
 ) -> Result<Response, InvalidAnswer> {
-    let answer = decode_answer(answer).map_err(InvalidAnswer::Undecodable)?;
-    check_kind(&answer, version).map_err(InvalidAnswer::Undecodable)?;
-    let response = match answer.get("response") {
-        None | Some(Value::Null) => None,
-        Some(Value::Object(fields)) => {
-            Some(Fields(fields).decode().map_err(InvalidAnswer::Undecodable)?)
-        }
-        Some(other) => {
-            return Err(InvalidAnswer::Undecodable(format!(
-                "json: cannot unmarshal {} into Go struct field AdmissionReview.response of type \
-                 {}.AdmissionResponse",
-                other.type_name(),
-                version.as_str(),
-            )));
-        }
+    let stated = decode_answer(answer).map_err(InvalidAnswer::Undecodable)?;
+    check_kind(&stated, version).map_err(InvalidAnswer::Undecodable)?;
+    let kind = GroupVersionKind::new("admission.k8s.io", version.as_str(), "AdmissionReview");
+    let review = if is_json(answer) {
+        objects.decode_typed(&kind, answer)
+    } else {
+        objects.decode_typed(&kind, json::to_string(&stated).as_bytes())
     };
-    let verified = match response {
+    let review = review.map_err(InvalidAnswer::Undecodable)?;
+    let verified = match review.get("response").filter(|response| !response.is_null()) {
         None => Err("webhook response was absent".to_owned()),
-        Some(response) => verify(response, &answer, version, uid, mutating),
+        Some(response) => verify(response, &review, version, uid, mutating),
     };
     verified.map_err(InvalidAnswer::Invalid)
+}
+
+/// Whether an answer is read as JSON; all else is YAML.
+fn is_json(answer: &[u8]) -> bool {
+    answer.trim_ascii_start().starts_with(b"{")
 }
 
 #[derive(Debug, PartialEq)]
@@ -143,50 +162,83 @@ pub(super) enum InvalidAnswer {
     Invalid(String),
 }
 
-/// An object that a webhook answers with. Compat: YAML is read as well.
+/// An object that a webhook answers with. Compat: what does not begin as an object of JSON is read as YAML.
 pub(crate) fn decode_answer(answer: &[u8]) -> Result<Value, String> {
     let options = codec::json::DecodeOptions { strict: false };
     let no_kind = |why: String| format!("couldn't get version/kind; json parse error: {why}");
-    let value = match codec::json::decode_any_body(answer, options) {
-        Ok(decoded) => decoded.value,
-        Err(error) if answer.len() > YAML_BYTES_MAX => return Err(no_kind(error.to_string())),
-        Err(error) => match codec::yaml::decode_any(answer, options) {
-            Ok(decoded) => decoded.value,
-            Err(_) => return Err(no_kind(error.to_string())),
-        },
+    let value = if is_json(answer) || answer.len() > YAML_BYTES_MAX {
+        let decoded = codec::json::decode_any_body(answer, options);
+        decoded.map_err(|error| no_kind(error.to_string()))?.value
+    } else {
+        codec::yaml::decode_any(answer, options).map_err(|error| error.to_string())?.value
     };
-    match value {
-        Value::Null => Ok(Value::object()),
-        Value::Object(_) => Ok(value),
-        other => Err(no_kind(format!(
-            "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \
-             \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-            other.type_name()
-        ))),
+    let fields = match &value {
+        Value::Null => return Ok(Value::object()),
+        Value::Object(fields) => fields,
+        other => {
+            return Err(no_kind(format!(
+                "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \
+                 \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+                 \"json:\\\"kind,omitempty\\\"\" }}",
+                other.type_name()
+            )));
+        }
+    };
+    for name in ["apiVersion", "kind"] {
+        match fields.get(name) {
+            None | Some(Value::Null | Value::String(_)) => {}
+            Some(other) => {
+                let found = other.type_name();
+                return Err(no_kind(format!(
+                    "json: cannot unmarshal {found} into Go struct field .{name} of type string"
+                )));
+            }
+        }
     }
+    Ok(value)
 }
 
 /// As for request bodies. A longer answer is JSON or an error.
 const YAML_BYTES_MAX: usize = 3 << 20;
 
-/// What says that it is something else cannot be decoded as a review. Compat: upstream's words.
+/// What says that it is something else cannot be decoded as a review. What it does not say is taken from the
+/// question. Compat: upstream's words.
 fn check_kind(answer: &Value, version: ReviewVersion) -> Result<(), String> {
+    /// What is registered with every version, and what is in version `v1` of all groups.
+    const OF_EVERY_VERSION: [&str; 7] = [
+        "WatchEvent",
+        "ListOptions",
+        "GetOptions",
+        "DeleteOptions",
+        "CreateOptions",
+        "UpdateOptions",
+        "PatchOptions",
+    ];
+    const UNVERSIONED: [&str; 5] =
+        ["Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList"];
     let (api_version, kind) = (answer.str_at(&["apiVersion"]), answer.str_at(&["kind"]));
-    if api_version.is_empty() || kind.is_empty() {
-        return Ok(());
+    if api_version.matches('/').count() > 1 {
+        return Err(format!("unexpected GroupVersion string: {api_version}"));
     }
+    let own = format!("admission.k8s.io/{}", version.as_str());
+    let api_version = if api_version.is_empty() { own.as_str() } else { api_version };
+    let kind = if kind.is_empty() { "AdmissionReview" } else { kind };
     let given = match api_version {
         "admission.k8s.io/v1" => Some(ReviewVersion::V1),
         "admission.k8s.io/v1beta1" => Some(ReviewVersion::V1beta1),
         _ => None,
     };
+    let wanted = version.as_str();
+    let unconvertible = |package: &str| {
+        Err(format!(
+            "converting ({package}.{kind}) to ({wanted}.AdmissionReview): unknown conversion"
+        ))
+    };
     match given {
         Some(given) if kind == "AdmissionReview" && given == version => Ok(()),
-        Some(given) if kind == "AdmissionReview" => Err(format!(
-            "converting ({}.AdmissionReview) to ({}.AdmissionReview): unknown conversion",
-            given.as_str(),
-            version.as_str()
-        )),
+        Some(given) if kind == "AdmissionReview" => unconvertible(given.as_str()),
+        Some(_) if OF_EVERY_VERSION.contains(&kind) => unconvertible("v1"),
+        None if api_version == "v1" && UNVERSIONED.contains(&kind) => unconvertible("v1"),
         _ => Err(format!(
             "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
             quote(kind),
@@ -195,102 +247,15 @@ fn check_kind(answer: &Value, version: ReviewVersion) -> Result<(), String> {
     }
 }
 
-/// The fields of a response before they are checked against the question.
-struct Decoded {
-    uid: Str,
-    patch_type: Option<Str>,
-    response: Response,
-}
-
-struct Fields<'a>(&'a Map);
-
-impl Fields<'_> {
-    fn decode(&self) -> Result<Decoded, String> {
-        let patch = match self.text("patch", "[]uint8")? {
-            None => Vec::new(),
-            Some(text) => codec::base64::decode(&text).map_err(|error| error.to_string())?,
-        };
-        // Only `true` lets a request through.
-        let allowed = match self.given("allowed") {
-            None => false,
-            Some(Value::Bool(allowed)) => *allowed,
-            Some(other) => return Err(Self::mistyped("allowed", other, "bool")),
-        };
-        let status = match self.given("status") {
-            None => None,
-            Some(status @ Value::Object(_)) => Some(status.clone()),
-            Some(other) => return Err(Self::mistyped("status", other, "v1.Status")),
-        };
-        let mut audit_annotations = Vec::new();
-        match self.given("auditAnnotations") {
-            None => {}
-            Some(Value::Object(annotations)) => {
-                for (key, value) in annotations.iter() {
-                    let text = Self::string("auditAnnotations", value, "string")?;
-                    audit_annotations.push((key.clone(), text));
-                }
-            }
-            Some(other) => {
-                return Err(Self::mistyped("auditAnnotations", other, "map[string]string"));
-            }
-        }
-        let mut warnings = Vec::new();
-        match self.given("warnings") {
-            None => {}
-            Some(Value::Array(texts)) => {
-                for text in texts {
-                    warnings.push(Self::string("warnings", text, "string")?);
-                }
-            }
-            Some(other) => return Err(Self::mistyped("warnings", other, "[]string")),
-        }
-        Ok(Decoded {
-            uid: self.text("uid", "types.UID")?.unwrap_or_default(),
-            patch_type: self.text("patchType", "v1.PatchType")?,
-            response: Response {
-                allowed,
-                patch,
-                patch_type: String::new(),
-                status,
-                audit_annotations,
-                warnings,
-            },
-        })
-    }
-
-    fn given(&self, field: &str) -> Option<&Value> {
-        self.0.get(field).filter(|value| !value.is_null())
-    }
-
-    fn text(&self, field: &str, ty: &str) -> Result<Option<Str>, String> {
-        self.given(field).map(|value| Self::string(field, value, ty)).transpose()
-    }
-
-    fn string(field: &str, value: &Value, ty: &str) -> Result<Str, String> {
-        match value {
-            Value::String(text) => Ok(text.clone()),
-            Value::Null => Ok(Str::default()),
-            other => Err(Self::mistyped(field, other, ty)),
-        }
-    }
-
-    fn mistyped(field: &str, value: &Value, ty: &str) -> String {
-        format!(
-            "json: cannot unmarshal {} into Go struct field AdmissionResponse.response.{field} of \
-             type {ty}",
-            value.type_name()
-        )
-    }
-}
-
+/// Checks a response against the question.
 fn verify(
-    decoded: Decoded,
-    answer: &Value,
+    fields: &Value,
+    review: &Value,
     version: ReviewVersion,
     uid: &str,
     mutating: bool,
 ) -> Result<Response, String> {
-    let Decoded { uid: got, patch_type, mut response } = decoded;
+    let mut response = read(fields);
     if version == ReviewVersion::V1beta1 {
         // v1beta1 checked neither the uid nor the kind, and had one type of patch.
         if mutating && !response.patch.is_empty() {
@@ -298,10 +263,11 @@ fn verify(
         }
         return Ok(response);
     }
+    let got = fields.str_at(&["uid"]);
     if got != uid {
-        return Err(format!("expected response.uid={}, got {}", quote(uid), quote(&got)));
+        return Err(format!("expected response.uid={}, got {}", quote(uid), quote(got)));
     }
-    let (api_version, kind) = (answer.str_at(&["apiVersion"]), answer.str_at(&["kind"]));
+    let (api_version, kind) = (review.str_at(&["apiVersion"]), review.str_at(&["kind"]));
     if api_version != "admission.k8s.io/v1" || kind != "AdmissionReview" {
         // Compat: of what names neither group nor version, a slash is left.
         let got = if api_version.is_empty() { "/" } else { api_version };
@@ -311,7 +277,8 @@ fn verify(
         ));
     }
     let has_patch = !response.patch.is_empty();
-    let why = match (mutating, has_patch, patch_type.as_deref()) {
+    let patch_type = fields.get("patchType").and_then(Value::as_str);
+    let why = match (mutating, has_patch, patch_type) {
         (true, true, None) => "webhook returned response.patch but not response.patchType",
         (true, false, Some(_)) => "webhook returned response.patchType but not response.patch",
         (true, true, Some("")) => "webhook returned invalid response.patchType of \"\"",
@@ -324,6 +291,24 @@ fn verify(
         (false, false, None) => return Ok(response),
     };
     Err(why.to_owned())
+}
+
+/// The fields of a response, whose types have been checked. Only `true` lets a request through.
+fn read(fields: &Value) -> Response {
+    let annotations = fields.get("auditAnnotations").and_then(Value::as_object);
+    let text = |value: &Value| Str::new(value.as_str().unwrap_or_default());
+    Response {
+        allowed: fields.get("allowed").and_then(Value::as_bool) == Some(true),
+        patch: codec::base64::decode(fields.str_at(&["patch"])).unwrap_or_default(),
+        patch_type: String::new(),
+        status: fields.get("status").filter(|status| !status.is_null()).cloned(),
+        audit_annotations: annotations
+            .into_iter()
+            .flat_map(Map::iter)
+            .map(|(key, value)| (key.clone(), text(value)))
+            .collect(),
+        warnings: fields.items_at(&["warnings"]).iter().map(text).collect(),
+    }
 }
 
 pub(super) const JSON_PATCH: &str = "JSONPatch";
@@ -373,6 +358,7 @@ mod tests {
     use meta::value;
 
     use super::*;
+    use crate::testing::FakeObjects;
 
     #[test]
     fn an_answer_counts_only_if_it_answers_the_question() {
@@ -427,12 +413,13 @@ mod tests {
             (value!({"response": {"allowed": true}}), V1beta1, true, Ok(true)),
         ];
         for (answer, version, mutating, expected) in cases {
-            let read = response(text(&answer).as_bytes(), version, "u", mutating);
+            let objects = FakeObjects::default();
+            let read = response(&objects, text(&answer).as_bytes(), version, "u", mutating);
             assert_eq!(read.map(|read| read.allowed), expected, "{}", text(&answer));
         }
-        for broken in ["nonsense", "[]", r#"{"response":[]}"#, r#"{"response":{"allowed":"yes"}}"#]
-        {
-            let read = response(broken.as_bytes(), V1beta1, "u", false);
+        for broken in ["nonsense", "[]", "{", r#"{"response":}"#] {
+            let objects = FakeObjects::default();
+            let read = response(&objects, broken.as_bytes(), V1beta1, "u", false);
             assert!(matches!(read, Err(InvalidAnswer::Undecodable(_))), "{broken}: {read:?}");
         }
     }

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     Attributes, BoxFuture, Cluster, Operation, Phases, Plugin,
     matching::{MatchContext, MatchedResource, Visibility},
+    ordered_json,
     versioned::VersionedObjects,
 };
 
@@ -112,9 +113,42 @@ pub(super) struct Invocation<'a> {
     pub(super) cluster: &'a Cluster,
 }
 
-/// The options of the request as JSON, for all reviews.
+/// The options of the request as JSON, for all reviews; their fields in the order of Go's types.
 pub(super) fn options_json(attributes: &Attributes<'_>) -> Bytes {
-    json::to_string(&attributes.options.to_object(attributes.operation)).into()
+    const ORDER: [&str; 10] = [
+        "kind",
+        "apiVersion",
+        "gracePeriodSeconds",
+        "preconditions",
+        "orphanDependents",
+        "propagationPolicy",
+        "dryRun",
+        "ignoreStoreReadErrorWithClusterBreakingPotential",
+        "fieldManager",
+        "fieldValidation",
+    ];
+    let options = attributes.options.to_object(attributes.operation);
+    let Value::Object(fields) = &options else { return json::to_string(&options).into() };
+    let mut out = vec![b'{'];
+    for (name, value) in ORDER.iter().filter_map(|name| Some((name, fields.get(name)?))) {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        json::write_string(&mut out, name);
+        out.push(b':');
+        match value.as_object().filter(|_| *name == "preconditions") {
+            None => json::write_value(&mut out, value),
+            Some(given) => {
+                let members = ["uid", "resourceVersion"];
+                let members =
+                    members.into_iter().filter_map(|own| Some((own, given.get(own)?.clone())));
+                let members: Vec<(&str, Value)> = members.collect();
+                out.extend_from_slice(ordered_json(&members).as_bytes());
+            }
+        }
+    }
+    out.push(b'}');
+    out.into()
 }
 
 /// Whether a failed call has an answer. Its message may repeat what the webhook says, which is for the client
@@ -192,7 +226,8 @@ impl Invocation<'_> {
         span.event("Request completed", Vec::new());
         drop(span);
         let answer = answer.map_err(|error| calling(error.message, error.code, error.answered))?;
-        let response = review::response(&answer, version, &uid, mutating);
+        let objects = &*self.cluster.objects;
+        let response = review::response(objects, &answer, version, &uid, mutating);
         let response = response.map_err(|why| match why {
             InvalidAnswer::Undecodable(why) => {
                 calling(format!("failed to call webhook: {why}"), 503, Answered::Yes)

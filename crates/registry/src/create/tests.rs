@@ -171,3 +171,37 @@ async fn a_resource_version_cannot_be_chosen() {
     let refused = "500 : resourceVersion should not be set on objects to be created";
     server.check(CREATE, body, refused).await;
 }
+
+/// Mutating admission saw the uid, the time and the generated name, and ran again for each name that was taken.
+#[tokio::test]
+async fn mutating_admission_comes_before_what_the_server_fills_in() {
+    let server = TestServer::start().await;
+    let body = "{metadata: {name: a, uid: mine, creationTimestamp: '2020-01-01T00:00:00Z', \
+                annotations: {note: seen}}}";
+    let created = server.send(CREATE, body).await;
+    let noted = created.at("metadata.annotations.note");
+    assert_eq!(noted, r#"seen named "a": uid false, creationTimestamp false, name true"#);
+    let created = server.send(CREATE, "{metadata: {generateName: a-, annotations: {note: seen}}}");
+    let noted = created.await.at("metadata.annotations.note");
+    assert_eq!(noted, r#"seen named "": uid false, creationTimestamp false, name false"#);
+}
+
+#[tokio::test]
+async fn an_object_is_stored_under_the_name_that_admission_gives_it() {
+    let server = TestServer::start().await;
+    let rename = |name: &str| format!("{{metadata: {{name: {name}, annotations: {{rename: b}}}}}}");
+    server.check(CREATE, &rename("a"), "201 metadata.name=b").await;
+    server.check("GET /v1/namespaces/ns/widgets/a", "", NOT_FOUND).await;
+    server.check("GET /v1/namespaces/ns/widgets/b", "", "200 metadata.name=b").await;
+    let taken = r#"409 AlreadyExists: widgets.example.com "b" already exists"#;
+    server.check(CREATE, &rename("c"), taken).await;
+    let generated = "{metadata: {generateName: c-, annotations: {rename: b}}}";
+    let conflict =
+        format!("{taken}, the server was not able to generate a unique name for the object");
+    server.check(CREATE, generated, &conflict).await;
+    // An apply that creates does not try for ever.
+    let line = "APPLY /v1/namespaces/ns/widgets/d?fieldManager=m";
+    let applied = "{apiVersion: example.com/v1, kind: Widget, metadata: {name: d, annotations: \
+                   {rename: b}}}";
+    server.check(line, applied, taken).await;
+}

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use admission::BoxFuture;
+use admission::{Attributes, BoxFuture, Cluster, Operation, Plugin};
 use meta::{ApiError, FieldErrors, GroupVersion, GroupVersionKind, Str, Value, field::path, value};
 use schema::{
     Field, ListType, PatchStrategy, ResourceFacts, Schema, SelectableField, StorageEncoding,
@@ -94,7 +94,8 @@ pub(super) fn options() -> RegistryOptions {
 }
 
 pub(super) fn engine(schema: &Arc<Schema>, options: RegistryOptions) -> Arc<Engine> {
-    let chain = admission::Chain::new(Vec::new(), admission::testing::empty_cluster());
+    let plugins: Vec<Box<dyn Plugin>> = vec![Box::new(NotingPlugin)];
+    let chain = admission::Chain::new(plugins, admission::testing::empty_cluster());
     let authorizer = admission::testing::empty_cluster().authorizer;
     let words = Box::new(|fields: &[(&str, &str)]| vec![String::new(); fields.len()]);
     Engine::new(chain, authorizer, options, schema.clone(), words)
@@ -105,6 +106,64 @@ struct GadgetStrategy;
 impl Strategy for GadgetStrategy {
     fn internal_annotations(&self) -> &'static [&'static str] {
         &["example.com/internal"]
+    }
+}
+
+/// Notes in what it has seen, for objects with an annotation `note`, and names those with `rename`.
+struct NotingPlugin;
+
+impl Plugin for NotingPlugin {
+    fn name(&self) -> &'static str {
+        "Noting"
+    }
+
+    fn handles(&self, operation: Operation) -> bool {
+        operation == Operation::Create
+    }
+
+    fn admit<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: Option<&'a mut Value>,
+        _cluster: &'a Cluster,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        let Some(object) = object else { return Box::pin(std::future::ready(Ok(()))) };
+        let name = object.str_at(&["metadata", "annotations", "rename"]).to_owned();
+        if !name.is_empty() {
+            object.set_at(&["metadata", "name"], name);
+        }
+        let at = ["metadata", "annotations", "note"];
+        if object.at(&at).is_some() {
+            let has = |field: &str| object.at(&["metadata", field]).is_some();
+            let noted = format!(
+                "{} named {:?}: uid {}, creationTimestamp {}, name {}",
+                object.str_at(&at),
+                attributes.name,
+                has("uid"),
+                has("creationTimestamp"),
+                has("name"),
+            );
+            object.set_at(&at, noted);
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: Option<&'a Value>,
+        _cluster: &'a Cluster,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        let complete = object.is_none_or(|object| {
+            let has = |field: &str| !object.str_at(&["metadata", field]).is_empty();
+            object.at(&["metadata", "annotations", "note"]).is_none()
+                || has("uid")
+                    && has("creationTimestamp")
+                    && has("name")
+                    && !attributes.name.is_empty()
+        });
+        let incomplete = || ApiError::internal("validating admission saw an incomplete object");
+        Box::pin(std::future::ready(if complete { Ok(()) } else { Err(incomplete()) }))
     }
 }
 

@@ -44,6 +44,14 @@ impl Action for TokenRequests {
         default_seconds(request);
     }
 
+    fn complete<'a>(
+        &'a self,
+        object: &'a mut Value,
+        cx: &'a ActionContext<'a>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(self.complete_request(object, cx))
+    }
+
     fn act<'a>(
         &'a self,
         request: Value,
@@ -69,8 +77,16 @@ impl TokenRequests {
         Self { tokens, pods, secrets, nodes }
     }
 
-    async fn issue(&self, mut request: Value, cx: &ActionContext<'_>) -> Result<Value, ApiError> {
-        check_name(&request, cx.name())?;
+    /// Compat: validating admission sees the request with what the service account adds to it.
+    async fn complete_request(
+        &self,
+        request: &mut Value,
+        cx: &ActionContext<'_>,
+    ) -> Result<(), ApiError> {
+        if request.str_at(&["metadata", "name"]).is_empty() {
+            request.set_at(&["metadata", "name"], cx.name());
+        }
+        check_name(request, cx.name())?;
         let account = cx.object().await?;
         let uid = account.str_at(&["metadata", "uid"]);
         let given = request.str_at(&["metadata", "uid"]);
@@ -83,8 +99,13 @@ impl TokenRequests {
             let resource = GroupResource::new(GROUP, KIND);
             return Err(ApiError::Conflict { resource, name: cx.name().to_owned(), why });
         }
+        complete(request, &account, self.tokens.audiences(), Time::now());
+        Ok(())
+    }
+
+    async fn issue(&self, mut request: Value, cx: &ActionContext<'_>) -> Result<Value, ApiError> {
         let now = Time::now();
-        complete(&mut request, &account, self.tokens.audiences(), now);
+        let uid = request.str_at(&["metadata", "uid"]).to_owned();
         let seconds = request.i64_at(&["spec", "expirationSeconds"]).unwrap_or_default();
         check_seconds(seconds)?;
 
@@ -117,7 +138,7 @@ impl TokenRequests {
             "kubernetes.io": (bound),
         });
         claims.set_at(&["kubernetes.io", "namespace"], cx.namespace());
-        let named = value!({"name": (cx.name()), "uid": (uid)});
+        let named = value!({"name": (cx.name()), "uid": (uid.as_str())});
         claims.set_at(&["kubernetes.io", "serviceaccount"], named);
         if extended.is_some() {
             claims.set_at(&["kubernetes.io", "warnafter"], unix + seconds);
