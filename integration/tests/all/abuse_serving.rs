@@ -170,7 +170,7 @@ fn a_long_list_holds_up_no_other_stream_of_its_connection() {
     for (list, accept) in lists {
         // Windows that no answer fills.
         let window = [&[0, 4][..], &(i32::MAX as u32).to_be_bytes()].concat();
-        let mut frames = Frames::open(&http, &window, Duration::from_secs(60));
+        let mut frames = Frames::open(&http, &window, Duration::from_mins(1));
         frames.send(WINDOW_UPDATE, 0, 0, &1_000_000_000_u32.to_be_bytes()).expect("written");
         let block = [get(&list), literal("accept", accept.as_bytes())].concat();
         let mut requests = frame(HEADERS, END_HEADERS | END_STREAM, 1, &block);

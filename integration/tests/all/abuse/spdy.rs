@@ -56,7 +56,7 @@ fn sessions() -> Vec<(&'static str, Vec<u8>)> {
     };
     let wrong = |frames: &[&[u8]]| {
         let (mut sent, _) = accepted();
-        frames.iter().for_each(|frame| sent.extend(*frame));
+        sent.extend(frames.iter().copied().flatten());
         sent
     };
     let stream_of_its_own = [0, 0, 0, 2, 0, 0, 0, 0, 0, 0];
@@ -153,7 +153,9 @@ fn clients_that_leave(network: &NodeNetwork) -> Vec<Case> {
             let mut open: Vec<_> = (0..50).map(|_| open(http, &head)).collect();
             let mut seen = 0;
             if answers || headers == WEBSOCKET {
-                open.iter_mut().for_each(|stream| seen = code(stream));
+                for stream in &mut open {
+                    seen = code(stream);
+                }
             }
             // The kubelet has got all of them.
             eventually("all sessions have reached the kubelet", || {
