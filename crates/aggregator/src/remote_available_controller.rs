@@ -6,7 +6,6 @@ use std::{sync::Arc, time::Duration};
 use client::ServiceLookup;
 use controllers::{ApiClient, BoxFuture, Informer, Key, ObjectEvent, ReconcileResult, Reconciler};
 use futures_util::future::select_ok;
-use http::HeaderMap;
 use meta::{ApiError, User, Value, field::quote};
 
 use crate::{
@@ -16,7 +15,7 @@ use crate::{
     backoff::Backoff,
     local_available_controller::write_condition,
     registration::api_services,
-    remote_server::{Fetch, RemoteServer, shown_url},
+    remote_server::{RemoteServer, shown_url},
 };
 
 pub struct RemoteAvailableController {
@@ -127,15 +126,8 @@ async fn ask_for_discovery(server: &RemoteServer) -> Result<(), String> {
     let path = server.api_service.discovery_path();
     let url = shown_url(&server.resolve().await?, &path);
     let failed = |why: String| format!("failing or missing response from {url}: {why}");
-    let fetch = Fetch {
-        path: &path,
-        headers: HeaderMap::new(),
-        user: &aggregator_user(),
-        timeout: DISCOVERY_TIMEOUT,
-        bytes_max: DISCOVERY_BYTES_MAX,
-    };
-    let response = server.fetch(fetch).await.map_err(&failed)?;
-    let code = response.status();
+    let code =
+        server.status(&path, &aggregator_user(), DISCOVERY_TIMEOUT).await.map_err(&failed)?;
     if !code.is_success() {
         return Err(failed(format!("bad status from {url}: {}", code.as_u16())));
     }
