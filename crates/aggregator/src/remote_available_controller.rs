@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 use client::ServiceLookup;
 use controllers::{ApiClient, BoxFuture, Informer, Key, ObjectEvent, ReconcileResult, Reconciler};
 use futures_util::future::select_ok;
+use http::HeaderMap;
 use meta::{ApiError, User, Value, field::quote};
 
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
     backoff::Backoff,
     local_available_controller::write_condition,
     registration::api_services,
-    remote_server::{RemoteServer, shown_url},
+    remote_server::{Fetch, RemoteServer, shown_url},
 };
 
 pub struct RemoteAvailableController {
@@ -126,8 +127,15 @@ async fn ask_for_discovery(server: &RemoteServer) -> Result<(), String> {
     let path = server.api_service.discovery_path();
     let url = shown_url(&server.resolve().await?, &path);
     let failed = |why: String| format!("failing or missing response from {url}: {why}");
-    let code =
-        server.status(&path, &aggregator_user(), DISCOVERY_TIMEOUT).await.map_err(&failed)?;
+    let fetch = Fetch {
+        path: &path,
+        headers: HeaderMap::new(),
+        user: &aggregator_user(),
+        timeout: DISCOVERY_TIMEOUT,
+        bytes_max: CHECKED_BYTES_MAX,
+    };
+    let response = server.fetch(fetch).await.map_err(&failed)?;
+    let code = response.status();
     if !code.is_success() {
         return Err(failed(format!("bad status from {url}: {}", code.as_u16())));
     }
@@ -135,6 +143,8 @@ async fn ask_for_discovery(server: &RemoteServer) -> Result<(), String> {
 }
 
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The check reads up to five answers at the same time.
+const CHECKED_BYTES_MAX: usize = 1 << 20;
 /// The resources of one group-version; the largest of Kubernetes' own has 12 KB.
 pub(crate) const DISCOVERY_BYTES_MAX: usize = 4 << 20;
 

@@ -123,46 +123,24 @@ impl RemoteServer {
         accept: &'static str,
         user: &User,
     ) -> Result<ResponseBody, String> {
-        let mut headers = user_headers(user)?;
-        headers.insert(ACCEPT, HeaderValue::from_static(accept));
-        let response = self.begin_get(path, headers, STREAM_START_TIMEOUT).await?;
-        match response.status() {
-            StatusCode::OK => Ok(response.into_body()),
-            code => Err(generic_message(code.as_u16(), "unknown")),
-        }
-    }
-
-    /// What a GET is answered with. The body is not read: it may be of any length.
-    pub(crate) async fn status(
-        &self,
-        path: &str,
-        user: &User,
-        timeout: Duration,
-    ) -> Result<StatusCode, String> {
-        let response = self.begin_get(path, user_headers(user)?, timeout).await?;
-        Ok(response.status())
-    }
-
-    /// Sends a GET and waits for the head of its answer.
-    async fn begin_get(
-        &self,
-        path: &str,
-        headers: HeaderMap,
-        timeout: Duration,
-    ) -> Result<Response<ResponseBody>, String> {
         let client = self.client.as_ref().map_err(Clone::clone)?;
         let address = self.resolve().await?;
         let shown = shown_url(&address, path);
         let mut request = Request::new(client::empty_body());
         *request.uri_mut() = self.url(path)?;
-        *request.headers_mut() = headers;
+        *request.headers_mut() = user_headers(user)?;
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(accept));
         let options = SendOptions {
             connect_to: Some(address),
-            deadline: Some(Instant::now() + timeout),
+            deadline: Some(Instant::now() + STREAM_START_TIMEOUT),
             ..SendOptions::default()
         };
         let failed = |error| url_error(&Method::GET, &shown, &go_text(&error));
-        client.send(request, options).await.map_err(failed)
+        let response = client.send(request, options).await.map_err(failed)?;
+        match response.status() {
+            StatusCode::OK => Ok(response.into_body()),
+            code => Err(generic_message(code.as_u16(), "unknown")),
+        }
     }
 }
 
