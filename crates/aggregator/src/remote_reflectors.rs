@@ -130,6 +130,8 @@ impl Drop for PartialEvent<'_> {
 
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_mins(1);
+/// A watch that lasted so long was a good one.
+const STEADY_TIME: Duration = Duration::from_secs(10);
 /// The server is asked to end a watch after this time. One that does not, or a connection that is dead,
 /// is given up a little later.
 const WATCH_TIME: Duration = Duration::from_mins(5);
@@ -174,15 +176,21 @@ impl Reflector {
             Ok(version) => version,
             Err(end) => return end,
         };
-        *wait = RETRY_MIN;
         loop {
             let began = Instant::now();
             let watch = self.watch(&mut version);
-            match tokio::time::timeout(WATCH_TIME + WATCH_GRACE, watch).await {
-                // A server that ends each watch at once is not asked again at once.
-                Ok(WatchEnd::Timeout) => tokio::time::sleep_until(began + RETRY_MIN).await,
+            let ended = tokio::time::timeout(WATCH_TIME + WATCH_GRACE, watch).await;
+            // A list that succeeds is not enough: a server that ends each watch at once is asked later and later.
+            if began.elapsed() >= STEADY_TIME {
+                *wait = RETRY_MIN;
+            }
+            match ended {
+                Ok(WatchEnd::Timeout) if began.elapsed() < STEADY_TIME => {
+                    tokio::time::sleep(*wait).await;
+                    *wait = (*wait * 2).min(RETRY_MAX);
+                }
+                Ok(WatchEnd::Timeout) | Err(_) => {}
                 Ok(end) => return end,
-                Err(_) => {}
             }
         }
     }
