@@ -436,6 +436,12 @@ fn attacks_through_other_servers_stay_within_their_bounds() {
     arena.run_all(all.into_iter().flatten());
 }
 
+#[test]
+fn attacks_through_many_aggregated_resources_stay_within_their_bounds() {
+    let server = Server::with(Flavour::from_env(), &[]);
+    Arena::new(&server).run_all(aggregated::cases_of_many_resources().into_iter());
+}
+
 /// Policies, quotas, flow control, definitions, watches, and an audit log of all bodies.
 #[test]
 fn attacks_on_what_every_request_passes_stay_within_their_bounds() {

@@ -22,37 +22,13 @@ const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const GROUP: &str = "huge.example.com";
 
 pub(super) fn cases() -> Vec<Case> {
-    let discovery = |name, body: fn() -> Vec<u8>| {
-        let document = move || answer(200, "application/json", body());
-        aggregated(name, "/apis", document)
-    };
     vec![
-        discovery("aggregated server: discovery of 100 MB", || vec![b' '; sized(100_000_000)]),
-        discovery("aggregated server: discovery of nested lists", || vec![b'['; sized(2_000_000)]),
-        discovery("aggregated server: discovery that is garbage", || vec![0xff; sized(1_000_000)]),
-        discovery("aggregated server: discovery of 30 000 resources", || {
-            let resource = |at: usize| {
-                json!({"name": format!("r{at}"), "singularName": "", "namespaced": true,
-                    "kind": "R", "verbs": ["get"]})
-            };
-            let resources: Vec<Value> = (0..sized(30_000)).map(resource).collect();
-            let list = json!({"kind": "APIResourceList", "apiVersion": "v1",
-                "groupVersion": format!("{GROUP}/v1"), "resources": resources});
-            list.to_string().into()
+        of_discovery("aggregated server: discovery of 100 MB", || vec![b' '; sized(100_000_000)]),
+        of_discovery("aggregated server: discovery of nested lists", || {
+            vec![b'['; sized(2_000_000)]
         }),
-        discovery("aggregated server: 30 000 resources to watch", || {
-            let resource = |at: usize| {
-                json!({"name": format!("r{at}"), "singularName": "", "namespaced": true,
-                    "kind": "R", "verbs": ["list", "watch", "delete"]})
-            };
-            let resources: Vec<Value> = (0..sized(30_000)).map(resource).collect();
-            let list = json!({"kind": "APIResourceList", "apiVersion": "v1",
-                "groupVersion": format!("{GROUP}/v1"), "resources": resources});
-            list.to_string().into()
-        }),
-        discovery("aggregated server: discovery of a million empty resources", || {
-            let resources = "{},".repeat(sized(1_000_000));
-            format!("{{\"resources\":[{resources}{{}}]}}").into()
+        of_discovery("aggregated server: discovery that is garbage", || {
+            vec![0xff; sized(1_000_000)]
         }),
         aggregated("aggregated server: discovery without an end", "/apis", endless),
         aggregated("aggregated server: OpenAPI without an end", "/openapi", endless),
@@ -136,6 +112,41 @@ pub(super) fn cases() -> Vec<Case> {
             }
         }),
     ]
+}
+
+/// Servers with many resources. They are apart from the others because discovery shows the resources of a server that is
+/// away for a while, which is work during the next cases.
+pub(super) fn cases_of_many_resources() -> Vec<Case> {
+    vec![
+        of_discovery("aggregated server: discovery of 30 000 resources", || {
+            let resource = |at: usize| {
+                json!({"name": format!("r{at}"), "singularName": "", "namespaced": true,
+                    "kind": "R", "verbs": ["get"]})
+            };
+            let resources: Vec<Value> = (0..sized(30_000)).map(resource).collect();
+            let list = json!({"kind": "APIResourceList", "apiVersion": "v1",
+                "groupVersion": format!("{GROUP}/v1"), "resources": resources});
+            list.to_string().into()
+        }),
+        of_discovery("aggregated server: 30 000 resources to watch", || {
+            let resource = |at: usize| {
+                json!({"name": format!("r{at}"), "singularName": "", "namespaced": true,
+                    "kind": "R", "verbs": ["list", "watch", "delete"]})
+            };
+            let resources: Vec<Value> = (0..sized(30_000)).map(resource).collect();
+            let list = json!({"kind": "APIResourceList", "apiVersion": "v1",
+                "groupVersion": format!("{GROUP}/v1"), "resources": resources});
+            list.to_string().into()
+        }),
+        of_discovery("aggregated server: discovery of a million empty resources", || {
+            let resources = "{},".repeat(sized(1_000_000));
+            format!("{{\"resources\":[{resources}{{}}]}}").into()
+        }),
+    ]
+}
+
+fn of_discovery(name: &'static str, body: fn() -> Vec<u8>) -> Case {
+    aggregated(name, "/apis", move || answer(200, "application/json", body()))
 }
 
 /// Lets time pass in which the server could gather what it must not.
