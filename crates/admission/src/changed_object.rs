@@ -149,7 +149,7 @@ fn has_changed(object: &Value, was: &Value) -> bool {
     fields(object) != fields(was)
 }
 
-/// Compat: managedFields that nobody can read are not taken over, and the client is warned of them.
+/// Compat: managedFields that cannot be read are not taken over, and the client is warned of them.
 fn keep_readable_managed_fields(attributes: &Attributes<'_>, was: &Value, next: &mut Value) {
     let at = ["metadata", "managedFields"];
     if was.at(&at) == next.at(&at) {

@@ -16,7 +16,7 @@ use tokio::{
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_hours(4);
 /// A client that reads nothing for this long is given up.
 const WRITE_TIMEOUT: Duration = Duration::from_mins(10);
-/// How often a client is probed whose input nobody takes.
+/// How often a client is probed whose input the kubelet does not take.
 const PROBE_PERIOD: Duration = Duration::from_secs(30);
 /// At a time from the connection.
 const READ_BYTES: usize = 32 * 1024;
@@ -119,7 +119,7 @@ impl<W: AsyncWrite + Unpin> MessageWriter<W> {
     }
 
     /// Learns whether the client is still there: a host that has closed the connection answers a ping by a reset,
-    /// which the next write meets. For sides that cannot read from the client, because nobody takes what it sends.
+    /// which the next write meets. For sides that cannot read from the client, because the kubelet does not take it.
     async fn probe(&self) -> io::Result<()> {
         match self.inner.try_lock() {
             Ok(mut inner) => self.write(&mut inner, &encode_frame(Opcode::Ping, &[])).await,
@@ -166,7 +166,7 @@ impl<W: AsyncWrite + Unpin> MessageWriter<W> {
 mod tests {
     use super::*;
 
-    /// A client that leaves while nobody takes its input is noticed, and one that stays is waited for.
+    /// A client that leaves while its input waits is noticed, and one that stays is waited for.
     #[tokio::test(start_paused = true)]
     async fn a_client_is_probed_while_its_input_waits() {
         let (near, mut far) = tokio::io::duplex(1024);

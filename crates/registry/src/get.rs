@@ -22,7 +22,7 @@ pub(crate) async fn get(request: &ResourceRequest<'_>) -> Result<ResourceRespons
     response_format::entry(request, &format, 200, &entry)
 }
 
-/// Compat: the parameter was removed, and is refused so that nobody takes the whole object for an exported one. Go takes
+/// Compat: the parameter was removed, and is refused so that no client takes the whole object for an exported one. Go takes
 /// anything but `false` and `0` for true.
 pub(crate) fn refuse_export(request: &ResourceRequest<'_>) -> Result<(), ApiError> {
     match request.query.get("export") {
