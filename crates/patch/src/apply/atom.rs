@@ -140,7 +140,12 @@ impl<'a> MapSchema<'a> {
 
     /// The type of a field. Undeclared fields are deduced.
     pub(super) fn member(&self, name: &str) -> TypeRef<'a> {
-        match self.field(name) {
+        self.member_of(self.field(name))
+    }
+
+    /// The same for a field that was looked up already.
+    pub(super) fn member_of(&self, field: Option<&'a Field>) -> TypeRef<'a> {
+        match field {
             Some(field) => TypeRef::Node(&field.node),
             None => self.others.unwrap_or(TypeRef::Deduced),
         }

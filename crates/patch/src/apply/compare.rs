@@ -1,7 +1,5 @@
 //! Compares two states of an object: structured-merge-diff's `typed.Comparison`.
 
-use std::collections::BTreeMap;
-
 use meta::{Map, Str, Value, cancel};
 use schema::Schema;
 
@@ -191,7 +189,8 @@ impl Walker<'_> {
             let get = |map: Option<&'v Map>| map.and_then(|map| map.get(name));
             let (raw_was, raw_is) = (get(old), get(new));
             let (mut was, mut is) = (raw_was, raw_is);
-            if let Some(field) = object.field(name) {
+            let field = object.field(name);
+            if let Some(field) = field {
                 was = old.and_then(|_| field_value(field, raw_was));
                 is = match (self.kind, raw_is) {
                     (NewObject::Whole, is) => new.and_then(|_| field_value(field, is)),
@@ -205,8 +204,8 @@ impl Walker<'_> {
             let mut same = !as_given && raw_was == raw_is;
             if was.is_some() || is.is_some() {
                 let element = PathElement::Field(name.clone());
-                let unchanged =
-                    self.compare_child(object.member(name), (was, is), depth, element, level);
+                let member = object.member_of(field);
+                let unchanged = self.compare_child(member, (was, is), depth, element, level);
                 same |= as_given && unchanged;
             }
             all_same &= same;
@@ -222,31 +221,30 @@ impl Walker<'_> {
         depth: usize,
         level: &mut Comparison,
     ) -> bool {
-        let mut by_element: BTreeMap<PathElement, (Vec<usize>, Vec<usize>)> = BTreeMap::new();
-        for (at, item) in old.iter().enumerate() {
-            if let Ok(element) = list.element(self.schema, item) {
-                by_element.entry(element).or_default().0.push(at);
-            }
-        }
-        for (at, item) in new.iter().enumerate() {
-            if let Ok(element) = list.element(self.schema, item) {
-                by_element.entry(element).or_default().1.push(at);
-            }
-        }
+        let element = |item| list.element(self.schema, item).ok();
+        let olds = old.iter().enumerate().filter_map(|(at, item)| Some((element(item)?, 0, at)));
+        let news = new.iter().enumerate().filter_map(|(at, item)| Some((element(item)?, 1, at)));
+        let mut by_element: Vec<(PathElement, u8, usize)> = olds.chain(news).collect();
+        // Old items of an element before new ones, both in their order.
+        by_element.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut same_items = 0;
-        for (element, (was, is)) in by_element {
-            let was_item = was.first().map(|at| &old[*at]);
-            let is_item = is.first().map(|at| &new[*at]);
-            match (was.as_slice(), is.as_slice()) {
+        for same_element in by_element.chunk_by(|a, b| a.0 == b.0) {
+            let element = same_element[0].0.clone();
+            let first_new = same_element.partition_point(|(_, side, _)| *side == 0);
+            let (was, is) = same_element.split_at(first_new);
+            let was_item = was.first().map(|(.., at)| &old[*at]);
+            let is_item = is.first().map(|(.., at)| &new[*at]);
+            match (was, is) {
                 ([] | [_], [] | [_]) => {
                     let pair = (was_item, is_item);
                     let same = self.compare_child(list.item, pair, depth, element, level);
-                    same_items += usize::from(same && was == is);
+                    let at = |side: &[(_, _, usize)]| side.first().map(|(.., at)| *at);
+                    same_items += usize::from(same && at(was) == at(is));
                 }
                 // Items with duplicate keys are one leaf, before and after.
                 ([_, _, ..], [_, _, ..]) => {
                     let same = was.len() == is.len()
-                        && was.iter().zip(&is).all(|(was, is)| same_value(&old[*was], &new[*is]));
+                        && was.iter().zip(is).all(|(was, is)| same_value(&old[was.2], &new[is.2]));
                     if !same {
                         level.modified.members.push(element);
                     }

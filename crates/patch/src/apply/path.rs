@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use meta::{Map, Number, Str, Value, field::quote, json};
+use meta::{Number, Str, Value, field::quote, json};
 
 use crate::json_text;
 
@@ -33,14 +33,38 @@ impl PathElement {
 
     /// The element as a key of `FieldsV1`.
     pub fn encode(&self) -> String {
+        let mut out = String::new();
+        self.encode_into(&mut out);
+        out
+    }
+
+    /// The same, at the end of a text.
+    pub(super) fn encode_into(&self, out: &mut String) {
         match self {
-            Self::Field(name) => format!("f:{name}"),
-            Self::Key(fields) => {
-                let fields: Map = fields.iter().cloned().collect();
-                format!("k:{}", json::to_string(&fields.into()))
+            Self::Field(name) => {
+                out.push_str("f:");
+                out.push_str(name);
             }
-            Self::Value(value) => format!("v:{}", json::to_string(value)),
-            Self::Index(at) => format!("i:{at}"),
+            Self::Key(fields) => {
+                out.push_str("k:{");
+                for (at, (name, value)) in fields.iter().enumerate() {
+                    if at > 0 {
+                        out.push(',');
+                    }
+                    out.push_str(&json::to_string(&Value::String(name.clone())));
+                    out.push(':');
+                    out.push_str(&json::to_string(value));
+                }
+                out.push('}');
+            }
+            Self::Value(value) => {
+                out.push_str("v:");
+                out.push_str(&json::to_string(value));
+            }
+            Self::Index(at) => {
+                out.push_str("i:");
+                out.push_str(&at.to_string());
+            }
         }
     }
 

@@ -240,9 +240,12 @@ impl Set {
         if itself {
             pairs.push((".".into(), Value::object()));
         }
+        let mut key = String::new();
         for (element, member, child) in entries {
             let value = child.map_or_else(Value::object, |child| child.value_of_level(member));
-            pairs.push((element.encode().into(), value));
+            key.clear();
+            element.encode_into(&mut key);
+            pairs.push((Str::new(&key), value));
         }
         Map::from_pairs(pairs).into()
     }
@@ -276,14 +279,16 @@ impl Set {
 
     /// Path elements in order: whether each is a member, and its children.
     fn entries(&self) -> Vec<(&PathElement, bool, Option<&Self>)> {
-        let mut entries: Vec<_> = self
-            .children
-            .iter()
-            .map(|(element, child)| (element, self.has_member(element), Some(child)))
-            .collect();
-        let leaves = self.members.iter().filter(|element| self.find_child(element).is_err());
-        entries.extend(leaves.map(|element| (element, true, None)));
-        entries.sort_by(|a, b| a.0.cmp(b.0));
+        let mut entries = Vec::with_capacity(self.members.len() + self.children.len());
+        let mut members = self.members.iter().peekable();
+        for (element, child) in &self.children {
+            while let Some(member) = members.next_if(|member| *member < element) {
+                entries.push((member, true, None));
+            }
+            let is_member = members.next_if(|member| *member == element).is_some();
+            entries.push((element, is_member, Some(child)));
+        }
+        entries.extend(members.map(|member| (member, true, None)));
         entries
     }
 

@@ -26,7 +26,8 @@ pub(super) fn update(
 ) {
     reconcile_all(managed_fields, types, manager);
     let (comparison, _) = take_over(live, new, managed_fields, None, types, manager);
-    let set = strip(types.fields.apply(comparison.changed()));
+    // What the request may not own is left out of the comparison already.
+    let set = strip(comparison.changed());
     if !set.is_empty() {
         let writer = manager.owner(false);
         let owner = managed_fields.entry(writer.id()).or_insert(writer);
