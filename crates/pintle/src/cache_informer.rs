@@ -6,6 +6,7 @@ use std::{
 };
 
 use aggregator::RemoteReflectors;
+use codec::raw_object::{self, FieldSet};
 use controllers::{BoxFuture, Informer, InformerEvent, ObjectEvent, Resource};
 use memchr::memmem;
 use meta::Value;
@@ -266,9 +267,44 @@ impl Reflector {
     }
 }
 
+/// The metadata of an object without managedFields: these are most of it, and no controller reads them.
 pub(crate) fn metadata(entry: &Entry) -> Value {
     let json = &entry.json[entry.meta.0 as usize..entry.meta.1 as usize];
-    let options = codec::json::DecodeOptions { strict: false };
+    let mut object = [br#"{"metadata":"#, json, b"}"].concat();
     // Infallible in practice: the apiserver wrote these bytes.
-    codec::json::decode_any(json, options).map(|decoded| decoded.value).unwrap_or_default()
+    let scanned = raw_object::scan(&object, &FieldSet::new([])).unwrap_or_default();
+    if let Some(managed_fields) = scanned.managed_fields {
+        object.drain(managed_fields);
+    }
+    let options = codec::json::DecodeOptions { strict: false };
+    let decoded = codec::json::decode_any(&object, options).map(|decoded| decoded.value);
+    decoded.ok().and_then(|mut object| object.remove_at(&["metadata"])).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::value;
+
+    use super::*;
+
+    #[test]
+    fn metadata_is_decoded_without_managed_fields() {
+        let cases = [
+            (
+                r#"{"name":"a","managedFields":[{"manager":"m","fieldsV1":{"f:a":{}}}]}"#,
+                value!({"name": "a"}),
+            ),
+            (r#"{"managedFields":[{"manager":"m"}],"name":"a"}"#, value!({"name": "a"})),
+            (r#"{"managedFields":[]}"#, value!({})),
+            (
+                r#"{"name":"a","annotations":{"managedFields":"kept"},"uid":"u"}"#,
+                value!({"name": "a", "annotations": {"managedFields": "kept"}, "uid": "u"}),
+            ),
+        ];
+        for (json, expected) in cases {
+            let entry =
+                Entry { json: json.into(), meta: (0, json.len() as u32), ..Entry::default() };
+            assert_eq!(metadata(&entry), expected, "{json}");
+        }
+    }
 }
