@@ -593,10 +593,12 @@ fn finish_json(json: Bytes, pretty: bool) -> Bytes {
     if pretty {
         return codec::json::indent(json.trim_ascii_end()).into();
     }
-    let mut out = json.to_vec();
-    if !out.ends_with(b"\n") {
-        out.push(b'\n');
+    if json.ends_with(b"\n") {
+        return json;
     }
+    let mut out = Vec::with_capacity(json.len() + 1);
+    append(&mut out, &json);
+    out.push(b'\n');
     out.into()
 }
 
