@@ -166,7 +166,8 @@ impl Event {
     }
 
     fn write_fields(&self, out: &mut Vec<u8>) {
-        out.reserve(1024 + self.request_object.as_ref().map_or(0, Vec::len));
+        let bodies = [&self.request_object, &self.response_object].into_iter().flatten();
+        out.reserve(1024 + bodies.map(Vec::len).sum::<usize>());
         let mut writer = Writer { out, first: true };
         writer.word("level", self.level.as_str());
         writer.text("auditID", &self.audit_id);
