@@ -26,14 +26,14 @@ pub(super) fn cases(log: &Path) -> Vec<Case> {
         })
     };
     vec![
-        Case::new("audit: 20 bodies of 900 KB", Client::NamespaceAdmin, &[201], |http| {
+        Case::new("audit: 10 bodies of 900 KB", Client::NamespaceAdmin, &[201], |http| {
             let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps?dryRun=All");
             // Each of these is six bytes in an event.
             let data = "<".repeat(sized(900_000));
             let object = json!({"metadata": {"generateName": "audited-"}, "data": {"a": data}});
             let body = object.to_string();
             let mut last = Outcome::code(0);
-            for _ in 0..20 {
+            for _ in 0..10 {
                 let answer = http.send(http::Method::POST, &path, Some(JSON), body.clone());
                 last = Outcome::code(answer.code);
             }

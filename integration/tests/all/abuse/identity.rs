@@ -7,6 +7,8 @@ use super::{Case, Client, JSON, NAMESPACE, Outcome, request, sized};
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/abuse/roles";
+const ROLE_BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/abuse/rolebindings";
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
 pub(super) fn cases() -> Vec<Case> {
@@ -35,7 +37,7 @@ pub(super) fn cases() -> Vec<Case> {
             || json!({"token": format!("{}.e30.e30", "W1tb".repeat(sized(150_000)))}),
         ),
         review(
-            "token review: 100 000 audiences",
+            "token review: 70 000 audiences",
             &[201, 413, 422],
             TOKEN_REVIEWS,
             || json!({"token": "t", "audiences": vec!["a"; sized(100_000)]}),
@@ -54,39 +56,46 @@ pub(super) fn cases() -> Vec<Case> {
             json!({"user": long, "resourceAttributes": {"verb": long, "resource": long, "namespace": long}})
         }),
         review(
-            "access review: a field selector of 40 000 requirements",
+            "access review: a field selector of 34 000 requirements",
             &[201, 413, 422],
             ACCESS_REVIEWS,
             || {
                 let requirement =
                     json!({"key": "metadata.name", "operator": "In", "values": ["a"]});
                 json!({"user": "u", "resourceAttributes": {"verb": "list", "resource": "pods",
-                "fieldSelector": {"requirements": vec![requirement; sized(40_000)]}}})
+                "fieldSelector": {"requirements": vec![requirement; sized(34_000)]}}})
             },
         ),
         Case::new("rules review: 300 roles", Client::NamespaceAdmin, &[201], |http| {
-            let roles = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles");
+            let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+            Outcome::from(&http.post(path, &json!({"spec": {"namespace": NAMESPACE}})))
+        })
+        .before(|admin| {
             let rule = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]});
             for at in 0..sized(300) {
-                let role = json!({"metadata": {"name": format!("many-{at}")}, "rules": vec![rule.clone(); 20]});
-                http.post(&roles, &role).expect(201);
+                let name = json!({"name": format!("many-{at}")});
+                let role = json!({"metadata": name, "rules": vec![rule.clone(); 20]});
+                admin.post(ROLES, &role).expect(201);
+                let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": format!("many-{at}")});
+                let subjects = json!([{"kind": "ServiceAccount", "name": "admin", "namespace": NAMESPACE}]);
+                let binding = json!({"metadata": name, "roleRef": role, "subjects": subjects});
+                admin.post(ROLE_BINDINGS, &binding).expect(201);
             }
-            let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
-            let outcome =
-                Outcome::from(&http.post(path, &json!({"spec": {"namespace": NAMESPACE}})));
+        })
+        .after(|admin| {
             for at in 0..sized(300) {
-                http.delete(&format!("{roles}/many-{at}")).expect(200);
+                admin.delete(&format!("{ROLE_BINDINGS}/many-{at}")).expect(200);
+                admin.delete(&format!("{ROLES}/many-{at}")).expect(200);
             }
-            outcome
         }),
         Case::new(
-            "token request: 100 000 audiences",
+            "token request: 70 000 audiences",
             Client::NamespaceAdmin,
             &[201, 413, 422],
             |http| {
                 let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/user/token");
                 let body =
-                    json!({"spec": {"audiences": vec!["audience"; sized(100_000)]}}).to_string();
+                    json!({"spec": {"audiences": vec!["audience"; sized(70_000)]}}).to_string();
                 Outcome::from(&http.send(Method::POST, &path, Some(JSON), body))
             },
         ),

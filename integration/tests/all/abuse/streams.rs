@@ -17,8 +17,8 @@ pub(super) fn cases(network: &NodeNetwork) -> Vec<Case> {
     network.add_pod(NAMESPACE, "web", NodeNetwork::NODE, &["app"]);
     let mut cases = vec![
         frames("exec: 200 000 empty messages", || frame(0x82, b"").repeat(sized(200_000))),
-        frames("exec: a message of 200 000 fragments", || {
-            [frame(0x02, b"\x00a"), frame(0x00, b"a").repeat(sized(200_000))].concat()
+        frames("exec: a message of 120 000 fragments", || {
+            [frame(0x02, b"\x00a"), frame(0x00, b"a").repeat(sized(120_000))].concat()
         }),
         frames("exec: 100 000 pings", || frame(0x89, b"ping").repeat(sized(100_000))),
         frames("exec: 50 000 terminal sizes", || {
