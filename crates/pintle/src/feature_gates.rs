@@ -19,6 +19,7 @@ use crate::{
 fn is_effective(name: &str) -> bool {
     EFFECTIVE.contains(&name)
         || admission::order::FEATURE_GATES.contains(&name)
+        || controllers::ROLE_GATES.contains(&name)
         || builtin::FeatureGate::ALL.iter().any(|gate| gate.name() == name)
 }
 
