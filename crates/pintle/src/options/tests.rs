@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::flags;
+use crate::flags::{self, Effect};
 
 const API_VERSIONS: &[&str] = &[
     "v1",
@@ -428,5 +428,70 @@ fn a_remote_etcd_without_tls_is_warned_about() {
         let options = read(&[&format!("--etcd-servers={servers}"), "--etcd-cafile=/ca"]).unwrap();
         let about_tls = options.warnings.iter().filter(|warning| warning.contains("without TLS"));
         assert_eq!(about_tls.count(), expected, "{servers}");
+    }
+}
+
+/// Flags that change no option, and why.
+const WITHOUT_OPTION: &[(&str, &str)] = &[
+    ("default-watch-cache-size", "kube-apiserver does not read it either"),
+    ("kubelet-read-only-port", "kube-apiserver does not read it either"),
+    ("help", "read before the options are made"),
+];
+
+/// Flags that need a special value, or count beside another flag only.
+const SPECIAL: &[(&str, &[&str], &str)] = &[];
+
+/// A flag that is accepted and changes nothing misleads whoever sets it. An option that nothing reads is found by
+/// the compiler: `Options` has no derived code that would read it.
+#[test]
+fn every_flag_changes_an_option() {
+    let completed = |args: &[String]| {
+        let parsed =
+            flags::parse(args.iter().cloned()).unwrap_or_else(|why| panic!("{args:?}: {why}"));
+        let route = |_| Some("192.0.2.7".parse().expect("an address"));
+        let mut options = Options::complete(&parsed, API_VERSIONS, &route, &mut Vec::new());
+        // That a flag is deprecated or does nothing is no effect.
+        options.warnings.clear();
+        format!("{options:?}")
+    };
+    let mut without_effect = Vec::new();
+    for flag in flags::all().filter(|flag| flag.effect == Effect::Done) {
+        let special = SPECIAL.iter().find(|(name, ..)| *name == flag.name);
+        let context: Vec<String> = special
+            .map_or(&[][..], |(_, context, _)| context)
+            .iter()
+            .map(|&arg| arg.into())
+            .collect();
+        let value = special.map_or_else(|| another_value(flag), |(.., value)| (*value).to_owned());
+        let mut args = context.clone();
+        args.push(format!("--{}={value}", flag.name));
+        let is_exempt = WITHOUT_OPTION.iter().any(|(name, _)| *name == flag.name);
+        if (completed(&args) != completed(&context)) == is_exempt {
+            without_effect.push(args);
+        }
+    }
+    assert!(without_effect.is_empty(), "{} flags: {without_effect:?}", without_effect.len());
+}
+
+/// A value of the flag's type that is not its default.
+fn another_value(flag: &flags::Flag) -> String {
+    use crate::flags::FlagKind;
+    match flag.kind {
+        FlagKind::Bool => (flag.default != "true").to_string(),
+        FlagKind::Int | FlagKind::Uint | FlagKind::Level => {
+            (flag.default.parse().unwrap_or(0) + 7).to_string()
+        }
+        FlagKind::Int32s => "7".to_owned(),
+        FlagKind::Float | FlagKind::Float32 => "0.7".to_owned(),
+        FlagKind::Duration => "7m7s".to_owned(),
+        FlagKind::Ip => "192.0.2.77".to_owned(),
+        FlagKind::Text | FlagKind::Texts | FlagKind::TextArray => "other".to_owned(),
+        FlagKind::Pair | FlagKind::Configuration | FlagKind::TextMap => "a=b".to_owned(),
+        FlagKind::Gates => "WatchList=false".to_owned(),
+        FlagKind::PortRange => "31000-31999".to_owned(),
+        FlagKind::CertKeys => "a.crt,a.key".to_owned(),
+        FlagKind::Quantity => "7".to_owned(),
+        FlagKind::VModule => "a=7".to_owned(),
+        FlagKind::Version => "v1.36.0-other".to_owned(),
     }
 }
