@@ -217,10 +217,140 @@ pub fn plugins(
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::RefCell, collections::BTreeSet};
+    use std::{cell::RefCell, collections::BTreeSet, path::Path};
 
     use super::*;
     use crate::quota::testing::NoQuotas;
+
+    /// A test of what each plugin does: its file, from the directory of the plugins, and its name.
+    const TESTS: [(&str, &str, &str); 41] = [
+        ("AlwaysAdmit", "always.rs", "one_admits_and_one_denies"),
+        ("NamespaceAutoProvision", "namespace_exists.rs", "missing_namespaces_are_created"),
+        ("NamespaceLifecycle", "namespace_lifecycle.rs", "objects_live_in_namespaces_that_exist"),
+        ("NamespaceExists", "namespace_exists.rs", "writes_need_their_namespace"),
+        (
+            "LimitPodHardAntiAffinityTopology",
+            "limit_pod_hard_anti_affinity_topology.rs",
+            "only_nodes_are_kept_for_oneself",
+        ),
+        ("LimitRanger", "limit_ranger.rs", "pods_stay_within_the_bounds"),
+        ("ServiceAccount", "service_account.rs", "pods_get_the_account_and_its_secrets"),
+        ("NodeRestriction", "node_restriction.rs", "a_kubelet_writes_what_is_its_own"),
+        ("TaintNodesByCondition", "taint_nodes_by_condition.rs", "new_nodes_are_tainted"),
+        ("AlwaysPullImages", "always_pull_images.rs", "images_are_always_pulled"),
+        ("ImagePolicyWebhook", "image_policy_webhook.rs", "a_webhook_decides_about_images"),
+        ("PodSecurity", "pod_security/tests.rs", "pods_are_refused_audited_and_warned_about"),
+        ("PodNodeSelector", "pod_node_selector.rs", "pods_select_what_their_namespace_says"),
+        ("Priority", "priority.rs", "pods_get_the_priority_of_their_class"),
+        (
+            "DefaultTolerationSeconds",
+            "default_toleration_seconds.rs",
+            "pods_tolerate_lost_nodes_for_a_while",
+        ),
+        (
+            "PodTolerationRestriction",
+            "pod_toleration_restriction.rs",
+            "tolerations_are_filled_in_and_limited",
+        ),
+        ("EventRateLimit", "event_rate_limit.rs", "events_beyond_the_burst_are_refused"),
+        (
+            "ExtendedResourceToleration",
+            "extended_resource_toleration.rs",
+            "pods_tolerate_the_hardware_that_they_request",
+        ),
+        (
+            "DefaultStorageClass",
+            "default_storage_class.rs",
+            "the_newest_default_class_is_filled_in",
+        ),
+        (
+            "StorageObjectInUseProtection",
+            "storage_object_in_use_protection.rs",
+            "new_storage_objects_have_a_finalizer",
+        ),
+        ("PodGroupProtection", "pod_groups.rs", "groups_are_protected"),
+        (
+            "OwnerReferencesPermissionEnforcement",
+            "owner_references_permission_enforcement.rs",
+            "owners_are_set_by_users_with_rights",
+        ),
+        (
+            "PersistentVolumeClaimResize",
+            "persistent_volume_claim_resize.rs",
+            "claims_grow_if_their_class_allows_it",
+        ),
+        ("RuntimeClass", "runtime_class.rs", "pods_get_what_their_class_says"),
+        ("CertificateApproval", "certificates/approval.rs", "approval_needs_a_right_on_the_signer"),
+        ("CertificateSigning", "certificates/signing.rs", "signing_needs_a_right_on_the_signer"),
+        (
+            "ClusterTrustBundleAttest",
+            "certificates/trust_bundle.rs",
+            "attesting_needs_a_right_on_the_signer",
+        ),
+        (
+            "CertificateSubjectRestriction",
+            "certificates/subject.rs",
+            "the_group_of_administrators_is_refused",
+        ),
+        (
+            "DefaultIngressClass",
+            "default_ingress_class.rs",
+            "the_newest_default_class_is_filled_in",
+        ),
+        ("DenyServiceExternalIPs", "deny_service_external_ips.rs", "external_ips_only_go_away"),
+        (
+            "PodTopologyLabels",
+            "pod_topology_labels.rs",
+            "bound_pods_have_the_topology_of_their_node",
+        ),
+        ("PodGroupWorkloadExists", "pod_groups.rs", "a_group_refers_to_a_template_that_exists"),
+        (
+            "NodeDeclaredFeatureValidator",
+            "node_declared_feature_validator.rs",
+            "changes_need_features_of_the_node",
+        ),
+        ("JobValidation", "pod_groups.rs", "a_job_in_a_gang_keeps_its_size"),
+        ("PodResizeValidator", "pod_resize_validator.rs", "pods_are_resized_within_their_node"),
+        (
+            "MutatingAdmissionPolicy",
+            "../../../../integration/tests/all/admission_policies.rs",
+            "mutations_apply_configurations_and_json_patches",
+        ),
+        (
+            "MutatingAdmissionWebhook",
+            "../../../../integration/tests/all/admission_webhooks.rs",
+            "patches_change_the_object_one_after_the_other",
+        ),
+        (
+            "ValidatingAdmissionPolicy",
+            "../policy/validating/tests.rs",
+            "the_actions_of_a_binding_decide_what_a_failed_validation_does",
+        ),
+        (
+            "ValidatingAdmissionWebhook",
+            "../../../../integration/tests/all/admission_webhooks.rs",
+            "a_webhook_refuses_with_its_own_code_reason_and_message",
+        ),
+        ("ResourceQuota", "../quota/tests.rs", "requests_are_charged_or_refused"),
+        ("AlwaysDeny", "always.rs", "one_admits_and_one_denies"),
+    ];
+
+    #[test]
+    fn every_plugin_has_a_test_of_what_it_does() {
+        let listed: Vec<&str> = TESTS.iter().map(|(plugin, ..)| *plugin).collect();
+        let known: Vec<&str> = PLUGINS.iter().map(|known| known.name).collect();
+        assert_eq!(listed, known, "a plugin has no row, or not at its place");
+        let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/plugins");
+        for (plugin, file, test) in TESTS {
+            let text = std::fs::read_to_string(plugins.join(file)).expect(file);
+            let lines: Vec<&str> = text.lines().map(str::trim).collect();
+            let is_test = lines.windows(2).any(|pair| {
+                let marked = pair[0].starts_with("#[test]") || pair[0].starts_with("#[tokio::test");
+                marked && pair[1].contains(&format!("fn {test}()"))
+            });
+            assert!(is_test, "{plugin}: {file} has no test {test}");
+        }
+    }
 
     #[test]
     fn plugins_are_built_under_their_names_in_order() {

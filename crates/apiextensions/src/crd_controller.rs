@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use background::Tasks;
 use endpoints::{Kinds, LoopbackClient, Resources};
 use meta::{ApiError, FieldErrors, Str, Value, field::path};
 use registry::{Kind, Storage};
@@ -14,7 +15,7 @@ use schema::structural::Structural;
 use store::{Entry, EventKind, WatchItem, Watcher};
 use tokio::{
     runtime::RuntimeFlavor,
-    sync::{Semaphore, mpsc},
+    sync::{Semaphore, mpsc, oneshot},
     time::Instant,
 };
 
@@ -51,6 +52,8 @@ pub struct Options {
     pub establish_after: Duration,
     /// How conversion webhooks are dialed.
     pub webhook_dials: client::WebhookDials,
+    /// Starts writes of status and finalizers, which take long.
+    pub tasks: Tasks,
 }
 
 /// Notified when the served custom kinds change.
@@ -393,7 +396,7 @@ impl CrdController {
     fn write_status(&self, name: Str, definition: Value) {
         let (local, requeue) = (self.options.local.clone(), self.requeue.clone());
         let writes = self.writes.clone();
-        tokio::spawn(async move {
+        self.options.tasks.once("crd-status", async move {
             let _turn = writes.acquire().await;
             match finalizing_controller::write_status(&local, &definition).await {
                 // Conflict: the other write comes as an event.
@@ -417,15 +420,29 @@ impl CrdController {
             stored: self.served.get(&name).map(|served| served.stored.clone()),
         };
         let requeue = self.requeue.clone();
-        tokio::spawn(async move {
-            match finalizer.run(definition).await {
-                Ok(()) | Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => {}
-                Err(error) => {
-                    tracing::warn!(definition = %name, "cannot delete all objects yet: {error}");
+        let (done, ended) = oneshot::channel();
+        let of = name.clone();
+        self.options.tasks.once("crd-finalizer", async move {
+            let ended = match finalizer.run(definition).await {
+                Ok(()) | Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => Ok(()),
+                Err(error) => Err(error),
+            };
+            let _ = done.send(ended);
+        });
+        // Beside it, so that a definition whose finalizer panics is tried again as well.
+        self.options.tasks.once("crd-finalizer-result", async move {
+            match ended.await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::warn!(definition = %of, "cannot delete all objects yet: {error}");
+                    tokio::time::sleep(RETRY_DELAY).await;
+                }
+                Err(_) => {
+                    tracing::error!(definition = %of, "deleting all objects panicked");
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
             }
-            let _ = requeue.send(Requeue::Finalized(name)).await;
+            let _ = requeue.send(Requeue::Finalized(of)).await;
         });
     }
 }

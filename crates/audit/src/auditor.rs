@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use background::Tasks;
 use client::Dial;
 use meta::{RequestInfo, User};
 
@@ -22,8 +23,12 @@ pub struct Auditor {
 impl Auditor {
     /// Loads the policy and opens the backends. None: without a policy, or without a backend, nothing
     /// is recorded. Has to be called within a tokio runtime.
-    pub fn start(options: &Options, metrics: AuditMetrics) -> Result<Option<Arc<Self>>, String> {
-        Self::start_with(options, metrics, None)
+    pub fn start(
+        options: &Options,
+        metrics: AuditMetrics,
+        tasks: &Tasks,
+    ) -> Result<Option<Arc<Self>>, String> {
+        Self::start_with(options, metrics, None, tasks)
     }
 
     /// The same, with a way of its own to the webhook.
@@ -31,6 +36,7 @@ impl Auditor {
         options: &Options,
         metrics: AuditMetrics,
         webhook_dial: Option<Arc<dyn Dial>>,
+        tasks: &Tasks,
     ) -> Result<Option<Arc<Self>>, String> {
         let policy = match &options.policy_file {
             None => None,
@@ -53,7 +59,7 @@ impl Auditor {
         };
         let mut backends = Vec::new();
         if !options.log.path.is_empty() {
-            backends.push(Arc::new(Backend::log(&options.log, &metrics)?));
+            backends.push(Arc::new(Backend::log(&options.log, &metrics, tasks)?));
         }
         if let Some(file) = &options.webhook.config_file {
             backends.push(Arc::new(Backend::webhook(
@@ -61,6 +67,7 @@ impl Auditor {
                 &options.webhook,
                 &metrics,
                 webhook_dial,
+                tasks,
             )?));
         }
         if backends.is_empty() {

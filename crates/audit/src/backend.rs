@@ -2,10 +2,11 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use background::Tasks;
 use client::Dial;
 use meta::AuditLevel;
 use parking_lot::Mutex;
-use tokio::task::JoinHandle;
+use tokio::task::AbortHandle;
 
 use crate::{
     batch::{self, BatchLimits, Queue},
@@ -44,7 +45,7 @@ enum Format {
 enum Delivery {
     Batch {
         queue: Arc<Queue>,
-        task: Mutex<Option<JoinHandle<()>>>,
+        task: Mutex<Option<AbortHandle>>,
     },
     /// Requests wait. Strict: they fail if their first event cannot be stored.
     Blocking {
@@ -85,7 +86,11 @@ impl Output {
 }
 
 impl Backend {
-    pub(crate) fn log(options: &LogOptions, metrics: &AuditMetrics) -> Result<Self, String> {
+    pub(crate) fn log(
+        options: &LogOptions,
+        metrics: &AuditMetrics,
+        tasks: &Tasks,
+    ) -> Result<Self, String> {
         let number = |number: i64| u64::try_from(number).unwrap_or(0);
         let rotation = Rotation {
             max_bytes: number(options.max_size_megabytes).saturating_mul(1 << 20),
@@ -97,7 +102,7 @@ impl Backend {
             .map_err(|error| format!("--audit-log-path {}: {error}", options.path))?;
         let format = if options.format == LEGACY { Format::Legacy } else { Format::Line };
         let output = Output::Log(Arc::new(file));
-        Ok(Self::new(output, format, &options.delivery, &options.truncate, metrics))
+        Ok(Self::new(output, format, &options.delivery, &options.truncate, metrics, tasks))
     }
 
     pub(crate) fn webhook(
@@ -105,11 +110,13 @@ impl Backend {
         options: &WebhookOptions,
         metrics: &AuditMetrics,
         dial: Option<Arc<dyn Dial>>,
+        tasks: &Tasks,
     ) -> Result<Self, String> {
         let webhook = Webhook::load(kubeconfig, options.initial_backoff, dial)
             .map_err(|error| format!("initializing audit webhook: {error}"))?;
         let output = Output::Webhook(webhook);
-        Ok(Self::new(output, Format::Item, &options.delivery, &options.truncate, metrics))
+        let (delivery, truncate) = (&options.delivery, &options.truncate);
+        Ok(Self::new(output, Format::Item, delivery, truncate, metrics, tasks))
     }
 
     fn new(
@@ -118,6 +125,7 @@ impl Backend {
         delivery: &DeliveryOptions,
         truncate: &TruncateOptions,
         metrics: &AuditMetrics,
+        tasks: &Tasks,
     ) -> Self {
         let bytes = |number: i64| truncate.enabled.then(|| usize::try_from(number).unwrap_or(1));
         let batch_bytes_max = bytes(truncate.max_batch_bytes).unwrap_or(usize::MAX);
@@ -125,7 +133,7 @@ impl Backend {
         let delivery = if delivery.mode == BATCH {
             let limits = BatchLimits::new(delivery, &output, batch_bytes_max);
             let queue = Arc::new(Queue::new(limits));
-            let task = batch::start(queue.clone(), output.clone(), metrics.clone());
+            let task = batch::start(queue.clone(), output.clone(), metrics.clone(), tasks);
             Delivery::Batch { queue, task: Mutex::new(Some(task)) }
         } else {
             Delivery::Blocking { strict: delivery.mode == BLOCKING_STRICT }
@@ -208,9 +216,8 @@ impl Backend {
         let Delivery::Batch { queue, task } = &self.delivery else { return };
         queue.close();
         let Some(task) = task.lock().take() else { return };
-        let stop = task.abort_handle();
-        if tokio::time::timeout(within, task).await.is_err() {
-            stop.abort();
+        if tokio::time::timeout(within, queue.drained()).await.is_err() {
+            task.abort();
             let why = format!("not flushed within {within:?} at shutdown");
             self.metrics.failed(self.output.plugin(), queue.pending(), &why);
         }

@@ -6,10 +6,11 @@ use std::{
     time::Duration,
 };
 
+use background::Tasks;
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Notify, Semaphore},
-    task::JoinHandle,
+    sync::{Notify, Semaphore, watch},
+    task::AbortHandle,
     time::Instant,
 };
 
@@ -23,6 +24,8 @@ pub(crate) struct Queue {
     changed: Notify,
     /// Events that were taken from the queue and have not reached the backend yet.
     under_way: AtomicUsize,
+    /// The queue is closed, and all events were sent.
+    drained: watch::Sender<bool>,
 }
 
 #[derive(Clone, Debug)]
@@ -110,7 +113,8 @@ impl std::fmt::Display for Refused {
 impl Queue {
     pub(crate) fn new(limits: BatchLimits) -> Self {
         let (state, changed) = (Mutex::default(), Notify::new());
-        Self { limits, state, changed, under_way: AtomicUsize::new(0) }
+        let (under_way, drained) = (AtomicUsize::new(0), watch::Sender::new(false));
+        Self { limits, state, changed, under_way, drained }
     }
 
     /// Never waits.
@@ -140,6 +144,12 @@ impl Queue {
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.changed.notify_one();
+    }
+
+    /// Resolves when the queue is closed and all events were sent.
+    pub(crate) async fn drained(&self) {
+        // The sender lives as long as this queue.
+        let _ = self.drained.subscribe().wait_for(|drained| *drained).await;
     }
 
     /// Events that have not reached the backend.
@@ -197,34 +207,73 @@ impl Queue {
     }
 }
 
-/// Sends the batches of a queue until it is closed and empty.
+/// Starts to send the batches of a queue, until it is closed and empty.
 pub(crate) fn start(
     queue: Arc<Queue>,
     output: Arc<Output>,
     metrics: AuditMetrics,
-) -> JoinHandle<()> {
-    tokio::spawn(async move {
-        let concurrency = queue.limits.concurrency;
-        let permits = Arc::new(Semaphore::new(concurrency));
-        let mut throttle = queue.limits.throttle.map(|(qps, burst)| Throttle::new(qps, burst));
-        while let Some(batch) = queue.batch().await {
-            if let Some(throttle) = &mut throttle {
-                throttle.accept().await;
-            }
-            let permit = permits.clone().acquire_owned().await.expect("never closed");
-            let (queue, output, metrics) = (queue.clone(), output.clone(), metrics.clone());
-            tokio::spawn(async move {
-                let (events, bytes) = (batch.len(), batch.iter().map(Vec::len).sum());
-                if let Err(why) = output.send(batch).await {
-                    metrics.failed(output.plugin(), events, &why);
-                }
-                queue.sent(events, bytes);
-                drop(permit);
-            });
-        }
-        let all = u32::try_from(concurrency).expect("a small number");
-        let _ = permits.acquire_many(all).await;
+    tasks: &Tasks,
+) -> AbortHandle {
+    let sending = tasks.clone();
+    tasks.restarting("audit-batches", move || {
+        send_batches(queue.clone(), output.clone(), metrics.clone(), sending.clone())
     })
+}
+
+async fn send_batches(queue: Arc<Queue>, output: Arc<Output>, metrics: AuditMetrics, tasks: Tasks) {
+    let concurrency = queue.limits.concurrency;
+    let permits = Arc::new(Semaphore::new(concurrency));
+    let mut throttle = queue.limits.throttle.map(|(qps, burst)| Throttle::new(qps, burst));
+    while let Some(batch) = queue.batch().await {
+        let under_way = UnderWay::new(&queue, &output, &metrics, &batch);
+        if let Some(throttle) = &mut throttle {
+            throttle.accept().await;
+        }
+        let permit = permits.clone().acquire_owned().await.expect("never closed");
+        let (output, metrics) = (output.clone(), metrics.clone());
+        tasks.once("audit-batch", async move {
+            let _permit = permit;
+            if let Err(why) = output.send(batch).await {
+                metrics.failed(output.plugin(), under_way.events, &why);
+            }
+            drop(under_way);
+        });
+    }
+    let all = u32::try_from(concurrency).expect("a small number");
+    let _ = permits.acquire_many(all).await;
+    queue.drained.send_replace(true);
+}
+
+/// A batch that was taken from the queue. A panic loses it, and is counted; the memory that the queue
+/// may use is free again however it ends.
+struct UnderWay {
+    queue: Arc<Queue>,
+    output: Arc<Output>,
+    metrics: AuditMetrics,
+    events: usize,
+    bytes: usize,
+}
+
+impl UnderWay {
+    fn new(
+        queue: &Arc<Queue>,
+        output: &Arc<Output>,
+        metrics: &AuditMetrics,
+        batch: &[Vec<u8>],
+    ) -> Self {
+        let (queue, output, metrics) = (queue.clone(), output.clone(), metrics.clone());
+        let bytes = batch.iter().map(Vec::len).sum();
+        Self { queue, output, metrics, events: batch.len(), bytes }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.metrics.failed(self.output.plugin(), self.events, &"the task panicked");
+        }
+        self.queue.sent(self.events, self.bytes);
+    }
 }
 
 /// A token bucket.

@@ -170,11 +170,25 @@ impl Pool {
     }
 }
 
+/// Lets the next idle connection start the task again, if it panics.
+struct Reaping(Weak<Pool>);
+
+impl Drop for Reaping {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(pool) = self.0.upgrade()
+        {
+            pool.state.lock().reaping = false;
+        }
+    }
+}
+
 async fn reap(pool: Weak<Pool>, first: Instant) {
+    let reaping = Reaping(pool);
     let mut next = first;
     loop {
         tokio::time::sleep_until(next).await;
-        match pool.upgrade().and_then(|pool| pool.close_idle()) {
+        match reaping.0.upgrade().and_then(|pool| pool.close_idle()) {
             Some(at) => next = at,
             None => return,
         }

@@ -10,19 +10,30 @@ use meta::{ApiError, Value};
 
 use crate::{ApiClient, ResourceRef};
 
-/// Creates or reconciles all of them. Some belong to the feature gate `StorageVersionAPI`.
+/// Feature gates that add roles, rules or bindings.
+pub const ROLE_GATES: [&str; 12] = [
+    "APIServerIdentity",
+    "ClusterTrustBundle",
+    "ComponentFlagz",
+    "ComponentStatusz",
+    "DRADeviceTaintRules",
+    "DRAResourcePoolStatus",
+    "DRAWorkloadResourceClaims",
+    "GenericWorkload",
+    "PodCertificateRequest",
+    "StorageVersionAPI",
+    "StorageVersionMigrator",
+    "WorkloadWithJob",
+];
+
+/// Creates or reconciles all of them. `is_on` says which of `ROLE_GATES` are on.
 pub async fn reconcile_bootstrap_roles(
     api: &dyn ApiClient,
-    storage_versions: bool,
+    is_on: impl Fn(&str) -> bool,
 ) -> Result<(), ApiError> {
-    let gated =
-        if storage_versions { include_str!("bootstrap_roles/storage_version_api.txt") } else { "" };
-    let objects = [include_str!("bootstrap_roles/roles.txt"), gated].map(parse::objects);
-    let objects: Vec<Vec<Value>> = objects
-        .into_iter()
-        .collect::<Result<_, _>>()
+    let objects = parse::objects(include_str!("bootstrap_roles/roles.txt"), &is_on);
+    let objects = objects
         .map_err(|line| ApiError::internal(format!("default roles: cannot read {line:?}")))?;
-    let objects = objects.concat();
     try_join_all(objects.iter().map(|object| reconcile(api, object))).await?;
     Ok(())
 }

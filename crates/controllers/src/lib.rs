@@ -34,7 +34,7 @@ mod workqueue_metrics;
 pub use bootstrap::{
     SYSTEM_NAMESPACES, config_map, get_or_create, namespace, priority_classes, reconcile_fields,
 };
-pub use bootstrap_roles::reconcile_bootstrap_roles;
+pub use bootstrap_roles::{ROLE_GATES, reconcile_bootstrap_roles};
 pub use cluster_authentication_trust::{
     AuthenticationInfo, ClusterAuthenticationTrust, RequestHeaderInfo,
 };

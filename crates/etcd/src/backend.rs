@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use background::Tasks;
 use bytes::Bytes;
 use meta::Str;
 use prost::Message as _;
@@ -12,7 +13,6 @@ use store::{
     Write,
 };
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::client::{CallError, Client, Retry, Status, method};
@@ -31,26 +31,37 @@ pub struct Etcd {
     client: Arc<Client>,
     leases: Leases,
     revisions: Revisions,
-    /// Ends all watches when it turns true or is dropped.
+    /// Ends all watches and background tasks when it turns true or is dropped.
     closing: watch::Sender<bool>,
-    compactor: Option<JoinHandle<()>>,
     /// The revision of the last compaction that this server knows of.
     compacted: Arc<AtomicU64>,
 }
 
 impl Etcd {
     /// Prepares the connections, which are opened by the first call. Needs a Tokio runtime.
-    pub fn new(options: &Options) -> Result<Self, String> {
+    pub fn new(options: &Options, tasks: &Tasks) -> Result<Self, String> {
         let client = Arc::new(Client::new(options)?);
-        let compacted = Arc::default();
-        let run = |every| compactor::run(Arc::clone(&client), every, Arc::clone(&compacted));
-        let compactor = options.compact_every.map(|every| tokio::spawn(run(every)));
+        let closing = watch::Sender::new(false);
+        let compacted = Arc::<AtomicU64>::default();
+        if let Some(every) = options.compact_every {
+            let (client, closing) = (Arc::clone(&client), closing.subscribe());
+            let compacted = Arc::clone(&compacted);
+            tasks.restarting("etcd-compaction", move || {
+                let (client, mut closing) = (Arc::clone(&client), closing.clone());
+                let compacted = Arc::clone(&compacted);
+                async move {
+                    tokio::select! {
+                        () = compactor::run(client, every, compacted) => {}
+                        _ = closing.wait_for(|closing| *closing) => {}
+                    }
+                }
+            });
+        }
         Ok(Self {
             leases: Leases::new(options.lease_reuse_seconds),
-            revisions: Revisions::start(Arc::clone(&client)),
-            closing: watch::Sender::new(false),
+            revisions: Revisions::start(Arc::clone(&client), closing.subscribe(), tasks),
+            closing,
             client,
-            compactor,
             compacted,
         })
     }
@@ -76,10 +87,6 @@ impl Etcd {
     /// Ends all watches and background tasks.
     pub fn close(&self) {
         self.closing.send_replace(true);
-        self.revisions.close();
-        if let Some(compactor) = &self.compactor {
-            compactor.abort();
-        }
     }
 
     async fn read(&self, request: pb::RangeRequest) -> Result<pb::RangeResponse, StoreError> {

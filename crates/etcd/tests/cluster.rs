@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use background::Tasks;
 use etcd::{CompactionState, Etcd};
 use store::{Backend, Expect, Range, StoreError, Write};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -48,7 +49,7 @@ async fn wait_until_healthy(etcd: &Etcd, name: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_writes_survive_failing_members() {
     let mut cluster = Cluster::start(3);
-    let etcd = Arc::new(Etcd::new(&options(&cluster)).expect("valid options"));
+    let etcd = Arc::new(Etcd::new(&options(&cluster), &Tasks::default()).expect("valid options"));
     let start = etcd.revision().await.expect("has a revision");
     let mut watch = etcd.watch("/load/", start).await.expect("starts");
     let stop = Arc::new(AtomicBool::new(false));
@@ -113,7 +114,7 @@ async fn acknowledged_writes_survive_failing_members() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn apiservers_take_turns_to_compact() {
     let cluster = Cluster::start(1);
-    let open = || Etcd::new(&options(&cluster)).expect("valid options");
+    let open = || Etcd::new(&options(&cluster), &Tasks::default()).expect("valid options");
     let (one, two) = (open(), open());
     let first = one.write(Write::create("/k", "1")).await.expect("writes");
     let (mut know_one, mut know_two) = (CompactionState::default(), CompactionState::default());
@@ -146,7 +147,7 @@ async fn apiservers_take_turns_to_compact() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_that_share_a_lease_expire() {
     let cluster = Cluster::start(1);
-    let etcd = Etcd::new(&options(&cluster)).expect("valid options");
+    let etcd = Etcd::new(&options(&cluster), &Tasks::default()).expect("valid options");
     let start = etcd.revision().await.expect("has a revision");
     let mut watch = etcd.watch("/e/", start).await.expect("starts");
     let ttl = Some(Duration::from_secs(1));
@@ -209,10 +210,10 @@ async fn carry(near: TcpStream, far: TcpStream, loses: Arc<AtomicBool>, cut: Arc
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_create_whose_response_is_lost_takes_effect_once() {
     let cluster = Cluster::start(1);
-    let direct = Etcd::new(&options(&cluster)).expect("valid options");
+    let direct = Etcd::new(&options(&cluster), &Tasks::default()).expect("valid options");
     let wire = Wire::to(&cluster.urls[0]).await;
     let far = etcd::Options { compact_every: None, ..etcd::Options::new([wire.url.as_str()]) };
-    let far = Arc::new(Etcd::new(&far).expect("valid options"));
+    let far = Arc::new(Etcd::new(&far, &Tasks::default()).expect("valid options"));
     for (key, deleted) in [("/lost/kept", false), ("/lost/deleted", true)] {
         let start = far.revision().await.expect("the wire works");
         let mut watch = direct.watch(key, start).await.expect("starts");

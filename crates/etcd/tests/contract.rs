@@ -12,7 +12,8 @@ use common::{Cluster, options};
 async fn etcd_fulfils_the_contract() {
     let cluster = Cluster::start(1);
     store::contract::check_all(async || {
-        let etcd = etcd::Etcd::new(&options(&cluster)).expect("the options are valid");
+        let etcd = etcd::Etcd::new(&options(&cluster), &background::Tasks::default())
+            .expect("the options are valid");
         // Each test needs an empty store. One etcd is emptied for all of them, because starting one
         // takes longer than most tests.
         for left in etcd.range(Range::of("")).await.expect("reads").items {

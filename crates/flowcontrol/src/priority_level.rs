@@ -85,6 +85,17 @@ impl Clock {
     }
 }
 
+/// The timer of a level. If it panics, the next request that waits starts it again.
+struct ArmedTimer(Arc<PriorityLevel>);
+
+impl Drop for ArmedTimer {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lock().timer_armed = false;
+        }
+    }
+}
+
 impl PriorityLevel {
     pub(crate) fn new(
         name: Str,
@@ -139,8 +150,9 @@ impl PriorityLevel {
         // Outside of the runtime the server is going down, and nothing waits.
         let Ok(runtime) = Handle::try_current() else { return };
         guarded.timer_armed = true;
-        let level = Arc::clone(self);
+        let timer = ArmedTimer(Arc::clone(self));
         runtime.spawn(async move {
+            let level = &timer.0;
             loop {
                 sleep_until(level.clock.0 + Duration::from_nanos(at)).await;
                 let now = level.clock.now();

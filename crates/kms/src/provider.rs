@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use background::Tasks;
 use meta::field::quote;
 use parking_lot::Mutex;
 use prost::Message as _;
@@ -34,7 +35,7 @@ const SEEDS_MAX: usize = 10_000;
 
 /// Creates a provider. It probes the plugin in a background task on the current runtime until it is
 /// dropped.
-pub fn connect(config: &KmsConfig) -> Result<Arc<dyn RemoteProvider>, String> {
+pub fn connect(config: &KmsConfig, tasks: &Tasks) -> Result<Arc<dyn RemoteProvider>, String> {
     let client = Client::new(&config.name, &config.endpoint, config.timeout).map_err(|error| {
         format!("could not configure KMSv2-Plugin's probe {}, error: {error}", quote(&config.name))
     })?;
@@ -47,7 +48,8 @@ pub fn connect(config: &KmsConfig) -> Result<Arc<dyn RemoteProvider>, String> {
         version: Mutex::default(),
         probe_requested: Arc::default(),
     });
-    tokio::spawn(probe_loop(Arc::downgrade(&provider), Arc::clone(&provider.probe_requested)));
+    let (probed, requested) = (Arc::downgrade(&provider), Arc::clone(&provider.probe_requested));
+    tasks.restarting("kms-plugin-probe", move || probe_loop(probed.clone(), requested.clone()));
     Ok(provider)
 }
 
@@ -270,5 +272,29 @@ impl RemoteProvider for Provider {
             self.probe_requested.notify_one();
         }
         found.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_plugin_is_probed_by_a_named_task_until_its_provider_is_dropped() {
+        let tasks = Tasks::default();
+        let config = KmsConfig {
+            name: "p".to_owned(),
+            endpoint: "unix:///nonexistent/kms.sock".to_owned(),
+            timeout: Duration::from_secs(1),
+        };
+        let provider = connect(&config, &tasks).expect("a valid endpoint");
+        while provider.health() == Err("KMS Provider p has not answered yet".to_owned()) {
+            sleep(Duration::from_secs(1)).await;
+        }
+        assert!(provider.health().is_err(), "there is no plugin");
+        assert_eq!(tasks.running("kms-plugin-probe"), 1);
+        drop(provider);
+        sleep(2 * PROBE_INTERVAL_HEALTHY).await;
+        assert_eq!(tasks.running("kms-plugin-probe"), 0);
     }
 }

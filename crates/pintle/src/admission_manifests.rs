@@ -7,9 +7,9 @@ use admission::{
     DynamicAdmission,
     static_manifests::{self, ManifestDecoder, ManifestMetrics, ManifestPlugin},
 };
+use background::Tasks;
 use meta::{ApiError, User, Value, Warnings, field::quote, time::Time};
 use registry::{Kind, WriteContext, prepare_create};
-use serve::Tasks;
 
 /// The directories of all plugins that have one.
 pub(crate) struct AdmissionManifests {

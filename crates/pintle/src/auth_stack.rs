@@ -10,8 +10,9 @@ use auth::{
         rbac::Rbac,
     },
 };
+use background::Tasks;
 use prometheus::Registry;
-use serve::{Tasks, pki::Pki};
+use serve::pki::Pki;
 
 use crate::{
     node_relations::NodeRelations,
@@ -42,6 +43,7 @@ impl AuthStack {
         metrics: &auth::Metrics,
         registry: &Registry,
         egress: auth::Egress,
+        tasks: &Tasks,
     ) -> Result<Self, String> {
         let authentication = &options.authentication;
         check_client_files(options)?;
@@ -86,7 +88,7 @@ impl AuthStack {
             bootstrap_tokens: authentication
                 .bootstrap_tokens
                 .then(|| BootstrapTokens::new(token_objects.clone())),
-            jwt: jwt_authenticators(options, metrics, egress.clone())?,
+            jwt: jwt_authenticators(options, metrics, egress.clone(), tasks)?,
             webhook,
             audiences: tokens.audiences().to_vec(),
             anonymous: authentication
@@ -143,6 +145,7 @@ fn jwt_authenticators(
     options: &Options,
     metrics: &auth::Metrics,
     egress: auth::Egress,
+    tasks: &Tasks,
 ) -> Result<Option<Arc<JwtAuthenticators>>, String> {
     let authentication = &options.authentication;
     // A file without issuers may get some.
@@ -150,7 +153,8 @@ fn jwt_authenticators(
         return Ok(None);
     }
     let algorithms = authentication.signing_algorithms.clone();
-    let made = JwtAuthenticators::new(&authentication.config, algorithms, metrics, egress)?;
+    let config = &authentication.config;
+    let made = JwtAuthenticators::new(config, algorithms, metrics, egress, tasks)?;
     Ok(Some(Arc::new(made)))
 }
 

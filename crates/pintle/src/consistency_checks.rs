@@ -3,9 +3,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use background::Tasks;
 use endpoints::Resources;
 use registry::Kind;
-use serve::Tasks;
 use store::{Cache, Consistency};
 
 /// Compat: kube-apiserver's period, which is stretched by up to a half.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use admission::{DynamicAdmission, DynamicChange, DynamicKind};
+use background::Tasks;
 use registry::Kind;
-use serve::Tasks;
 
 use crate::{
     cache_follower::{self, Change, DerivedState},

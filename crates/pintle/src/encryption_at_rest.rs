@@ -2,9 +2,10 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use background::Tasks;
 use builtin::Definitions;
-use serve::{Tasks, health::Check};
-use store::encrypt::{Encryption, EncryptionConfig};
+use serve::health::Check;
+use store::encrypt::{Encryption, EncryptionConfig, KmsConfig};
 
 use crate::options::Options;
 
@@ -13,9 +14,13 @@ pub(crate) fn encryption(
     file: Option<&Path>,
     prefix: &str,
     definitions: &Definitions,
+    tasks: &Tasks,
 ) -> Result<Arc<Encryption>, String> {
     let config = match file {
-        Some(file) => EncryptionConfig::load(file, &kms::connect)?,
+        Some(file) => {
+            let tasks = tasks.clone();
+            EncryptionConfig::load(file, &move |plugin| kms::connect(plugin, &tasks))?
+        }
         None => EncryptionConfig::default(),
     };
     let stored = definitions.resources.iter().filter_map(|facts| {
@@ -60,8 +65,10 @@ const ATTEMPTS_PER_LINE: u32 = 20;
 pub(crate) fn follow_file(options: &Options, encryption: &Arc<Encryption>, tasks: &Tasks) {
     let Some(config) = options.encryption.as_ref().filter(|config| config.reload) else { return };
     let (encryption, file) = (encryption.clone(), config.file.clone());
+    let plugins = tasks.clone();
     tasks.restarting("encryption-config", move || {
-        let connect = Box::new(kms::connect);
+        let plugins = plugins.clone();
+        let connect = Box::new(move |plugin: &KmsConfig| kms::connect(plugin, &plugins));
         encryption.clone().follow(file.clone(), RELOAD_INTERVAL, connect)
     });
 }

@@ -19,6 +19,7 @@ use crate::{
 fn is_effective(name: &str) -> bool {
     EFFECTIVE.contains(&name)
         || admission::order::FEATURE_GATES.contains(&name)
+        || controllers::ROLE_GATES.contains(&name)
         || builtin::FeatureGate::ALL.iter().any(|gate| gate.name() == name)
 }
 
@@ -286,7 +287,7 @@ fn warning(gate: &Gate, spec: GateSpec, value: bool) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, fs, path::Path};
 
     use super::*;
 
@@ -370,22 +371,29 @@ mod tests {
         assert_eq!(gates.unwrap().warnings, expected);
     }
 
+    /// The sources of this crate without their tests.
+    fn read_sources(directory: &Path, sources: &mut String) {
+        for entry in fs::read_dir(directory).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() {
+                read_sources(&path, sources);
+            } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
+                let text = fs::read_to_string(&path).expect("a source file");
+                let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+                sources.push_str(code);
+            }
+        }
+    }
+
     /// A start with `ConstrainedImpersonation` off warned that it has no effect, although it was asked for.
     #[test]
     fn gates_that_the_server_asks_for_are_set_without_a_warning() {
-        let sources = [
-            include_str!("egress.rs"),
-            include_str!("node_connections.rs"),
-            include_str!("options/validate.rs"),
-            include_str!("prepare_run.rs"),
-            include_str!("servers.rs"),
-            include_str!("servers/aggregator/storage_versions.rs"),
-            include_str!("servers/config.rs"),
-            include_str!("servers/kube_apiserver.rs"),
-        ];
-        let sources = sources.concat();
+        let mut sources = String::new();
+        read_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut sources);
         let asked = sources.split("enabled(\"").skip(1).filter_map(|rest| rest.split('"').next());
-        let asked: BTreeSet<&str> = asked.collect();
+        // Controllers are asked for in the same way.
+        let asked: BTreeSet<&str> = asked.filter(|name| !name.contains('-')).collect();
         assert_eq!(asked, EFFECTIVE.into(), "every gate that is asked for by name is effective");
         for name in asked {
             let gate = find(name).expect("only gates of the table are asked for");
@@ -408,6 +416,32 @@ mod tests {
         let named: BTreeSet<&str> = quoted.collect();
         let effective = GATES.iter().map(|gate| gate.name).filter(|name| is_effective(name));
         assert_eq!(named, effective.collect());
+    }
+
+    /// A gate of the list that nothing asks for would be set without a warning, and without an effect.
+    #[test]
+    fn gates_that_kinds_look_at_are_asked_for() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut sources = String::new();
+        for directory in ["builtin/src", "pintle/src", "admission/src"] {
+            read_sources(&crates.join(directory), &mut sources);
+        }
+        let mut facts = String::new();
+        let groups = fs::read_dir(crates.join("builtin/api")).expect("the facts");
+        let groups = groups.map(|group| group.expect("an entry").path());
+        for group in groups.filter(|path| path.is_dir()) {
+            for version in fs::read_dir(group).expect("a group") {
+                let path = version.expect("an entry").path();
+                facts.push_str(&fs::read_to_string(path).expect("a version"));
+            }
+        }
+        for gate in builtin::FeatureGate::ALL {
+            let name = gate.name();
+            let in_facts = facts.split(|c: char| !c.is_alphanumeric()).any(|word| word == name);
+            let in_code = sources.contains(&format!("FeatureGate::{name}"))
+                || sources.contains(&format!("(\"{name}\")"));
+            assert!(in_facts || in_code, "nothing depends on {name}");
+        }
     }
 
     #[test]

@@ -6,9 +6,10 @@
 
 use std::{sync::Arc, thread};
 
+use background::Tasks;
 use builtin::Definitions;
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
-use serve::{Tasks, listener::Server};
+use serve::listener::Server;
 use tokio::{
     io::DuplexStream,
     runtime::{Builder, Handle},

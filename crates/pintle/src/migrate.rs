@@ -119,7 +119,7 @@ impl MigrateOptions {
                     compact_every: None,
                     ..etcd::Options::new(servers.clone())
                 };
-                Ok(Arc::new(etcd::Etcd::new(&etcd)?))
+                Ok(Arc::new(etcd::Etcd::new(&etcd, &background::Tasks::default())?))
             }
             StoreLocation::Dir(dir) => open_embedded(&dir.join("store")),
         }
@@ -175,7 +175,8 @@ async fn migrate(wanted: &MigrateOptions) -> Result<String, String> {
     let schema = Arc::new(std::mem::take(&mut definitions.schema));
     let file = options::path(&wanted.parsed, "encryption-provider-config");
     let root = wanted.prefix.trim_end_matches('/');
-    let encryption = encryption_at_rest::encryption(file.as_deref(), root, &definitions)?;
+    let tasks = background::Tasks::default();
+    let encryption = encryption_at_rest::encryption(file.as_deref(), root, &definitions, &tasks)?;
     encryption.prime().await?;
     let form = match &wanted.to {
         StoreLocation::Etcd(_) => options::storage_form(&wanted.parsed),

@@ -8,10 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use background::Tasks;
 use futures_util::future::{LocalBoxFuture, try_join_all};
 use meta::{ApiError, GroupVersionResource};
 use registry::Kind;
-use serve::{Tasks, health::Hook};
+use serve::health::Hook;
 
 use crate::{in_process::ControllerClient, options::Options};
 

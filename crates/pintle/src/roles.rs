@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use auth::authz::rbac::{Index, Roles, Rule};
+use background::Tasks;
 use parking_lot::Mutex;
 use registry::Kind;
-use serve::Tasks;
 
 use crate::{
     cache_follower::{Change, DerivedState, follow},

@@ -3,10 +3,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use background::Tasks;
 use builtin::Definitions;
 use futures_util::{FutureExt as _, future::join_all};
 use serve::{
-    Tasks,
     lifecycle::{InFlight, Lifecycle, ShutdownOptions, stop_signal},
     listener::Server,
 };
@@ -84,7 +84,7 @@ impl Prepared {
         let Self { chain, listener, handler, address, .. } = self;
         let (tls, limits) = (chain.config.tls.clone(), serving::limits(&chain.config.options));
         let listening = match listener {
-            Some(listener) => listener.serve(tls, handler, limits),
+            Some(listener) => listener.serve(tls, handler, limits, &chain.config.tasks),
             None => Server::without_port(address, tls, handler, limits),
         };
         let failed = Box::new(listening.handshake_errors().clone());

@@ -7,8 +7,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use background::Tasks;
 use serve::{
-    Pem, Tasks,
+    Pem,
     connection::Limits,
     descriptors,
     listener::{Listener, Sharing},

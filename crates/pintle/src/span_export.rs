@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use background::Tasks;
 use otlp::{Exporter, TracingConfig};
 use prometheus::Registry;
-use serve::Tasks;
 
 use crate::servers::server_identity;
 

@@ -4,6 +4,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use aggregator::RemoteReflectors;
+use background::Tasks;
 use controllers::{
     ClusterRoleAggregation, CsrCleaner, GarbageCollector, LegacyServiceAccountTokenCleaner,
     NamespaceController, PvProtectionController, PvcProtectionController, ResourceQuotaController,
@@ -11,7 +12,7 @@ use controllers::{
     VacProtectionController, ValidatingAdmissionPolicyStatus,
 };
 use registry::Kind;
-use serve::{Tasks, pki::Pki};
+use serve::pki::Pki;
 use tokio::sync::watch;
 
 use crate::{

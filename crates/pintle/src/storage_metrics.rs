@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use background::Tasks;
 use endpoints::Resources;
 use prometheus::{
     GaugeVec, Opts, Registry,
@@ -13,7 +14,6 @@ use prometheus::{
     proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType},
 };
 use registry::{Kind, WATCH_EVENT_SIZES};
-use serve::Tasks;
 
 use crate::{options::Options, stores::Stores};
 

@@ -5,12 +5,13 @@ use std::{
     time::Duration,
 };
 
+use background::Tasks;
 use etcd::Etcd;
 use meta::GroupResource;
 use parking_lot::Mutex;
 use serve::health::Check;
-use store::{Backend, Embedded, EmbeddedOptions, StoreError};
-use tokio::time::{sleep, timeout};
+use store::{Backend, BoxFuture, Embedded, EmbeddedOptions, StoreError};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::options::Options;
 
@@ -28,7 +29,11 @@ enum StoreType {
 
 impl Stores {
     /// `dialer` is the way to etcd, where an egress selector names one.
-    pub(crate) fn open(options: &Options, dialer: Option<grpc::Dialer>) -> Result<Self, String> {
+    pub(crate) fn open(
+        options: &Options,
+        dialer: Option<grpc::Dialer>,
+        tasks: &Tasks,
+    ) -> Result<Self, String> {
         let Some(wanted) = &options.etcd else {
             let compact_every = options.compaction_interval;
             let store = match options.data_dir.as_ref().filter(|_| !options.in_memory) {
@@ -39,17 +44,22 @@ impl Stores {
                 }
             };
             let store = store.map_err(|error| error.to_string())?;
+            let writer_ended = store.writer_ended();
+            // Reads would go on as if nothing had happened.
+            tasks.critical("store-writer", async move {
+                assert!(writer_ended.await, "the writer thread of the store has panicked");
+            });
             return Ok(Self { store_type: StoreType::Embedded(Arc::new(store)) });
         };
         let open = |servers: &[String]| {
-            Etcd::new(&etcd::Options {
+            let options = etcd::Options {
                 servers: servers.to_vec(),
                 tls: wanted.tls.clone(),
                 compact_every: options.compaction_interval,
                 lease_reuse_seconds: wanted.lease_reuse_seconds,
                 dialer: dialer.clone(),
-            })
-            .map(Arc::new)
+            };
+            Etcd::new(&options, tasks).map(Arc::new)
         };
         // Resources with the same override share one client and one compactor.
         let mut opened: Vec<(&[String], Arc<Etcd>)> =
@@ -107,14 +117,21 @@ impl Stores {
 
     /// The health checks of the store. Compat: named etcd for the embedded store as well, because
     /// probes ask for `/healthz/etcd` and `?exclude=etcd`.
-    pub(crate) fn checks(&self, options: &Options) -> Vec<Check> {
+    pub(crate) fn checks(&self, options: &Options, tasks: &Tasks) -> Vec<Check> {
         let key = format!("{}/health", options.storage_prefix);
         let (alive, ready) = match &options.etcd {
             Some(etcd) => (etcd.healthcheck_timeout, etcd.readycheck_timeout),
             None => (EMBEDDED_TIMEOUT, EMBEDDED_TIMEOUT),
         };
-        let alive = health_probe(self.backend(), key.clone(), alive);
-        let ready = health_probe(self.backend(), key, ready);
+        let probe = |name: &'static str, within| {
+            let (backend, key) = (self.backend(), key.clone());
+            let get = move || -> BoxFuture<'static, Result<(), StoreError>> {
+                let (backend, key) = (backend.clone(), key.clone());
+                Box::pin(async move { backend.get(&key).await.map(drop) })
+            };
+            health_probe(name, Arc::new(get), within, tasks)
+        };
+        let (alive, ready) = (probe("store-probe", alive), probe("store-readiness-probe", ready));
         vec![Check::new("etcd", alive), Check::new("etcd-readiness", ready).ready_only()]
     }
 
@@ -162,31 +179,88 @@ const EMBEDDED_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval of the probe, once a health endpoint was requested.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// A probe without a result for this long, beside its timeout, has panicked or hangs.
+const PROBE_OVERDUE: Duration = Duration::from_secs(10);
+
+type Get = dyn Fn() -> BoxFuture<'static, Result<(), StoreError>> + Send + Sync;
+
 /// A check that returns the result of the last background probe. Probing starts with the first call.
 fn health_probe(
-    backend: Arc<dyn Backend>,
-    key: String,
+    name: &'static str,
+    get: Arc<Get>,
     probe_timeout: Duration,
-) -> impl Fn() -> Result<(), String> + Send + Sync {
-    let found = Arc::new(Mutex::new(Ok(())));
-    let started = OnceLock::new();
+    tasks: &Tasks,
+) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
+    let (started, tasks) = (OnceLock::new(), tasks.clone());
     move || {
-        started.get_or_init(|| {
-            let (backend, key, found) = (backend.clone(), key.clone(), found.clone());
-            tokio::spawn(async move {
-                loop {
-                    let looked = timeout(probe_timeout, backend.get(&key)).await;
-                    *found.lock() = probe_result(looked.unwrap_or_else(|_| {
-                        Err(StoreError::Unavailable("context deadline exceeded".to_owned()))
-                    }));
-                    sleep(CHECK_INTERVAL).await;
-                }
-            });
+        let found = started.get_or_init(|| {
+            let found = Arc::new(Mutex::new((Instant::now(), Ok(()))));
+            let (get, probed) = (get.clone(), found.clone());
+            tasks.restarting(name, move || probe(get.clone(), probe_timeout, probed.clone()));
+            found
         });
-        found.lock().clone()
+        let (at, result) = found.lock().clone();
+        if at.elapsed() > probe_timeout + PROBE_OVERDUE {
+            return Err(format!("error getting data from etcd: no result for {:?}", at.elapsed()));
+        }
+        result
+    }
+}
+
+type ProbeResult = (Instant, Result<(), String>);
+
+async fn probe(get: Arc<Get>, probe_timeout: Duration, found: Arc<Mutex<ProbeResult>>) {
+    loop {
+        let looked = timeout(probe_timeout, get()).await;
+        let result = probe_result(looked.unwrap_or_else(|_| {
+            Err(StoreError::Unavailable("context deadline exceeded".to_owned()))
+        }));
+        *found.lock() = (Instant::now(), result);
+        sleep(CHECK_INTERVAL).await;
     }
 }
 
 fn probe_result<T>(looked: Result<T, StoreError>) -> Result<(), String> {
     looked.map(drop).map_err(|error| format!("error getting data from etcd: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_that_panics_is_started_again_and_one_that_stays_away_fails_its_check() {
+        let tasks = Tasks::default();
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = calls.clone();
+        let get = move || -> BoxFuture<'static, Result<(), StoreError>> {
+            let call = counted.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async move {
+                match call {
+                    0 | 2 => Ok(()),
+                    3 => Err(StoreError::Unavailable("away".to_owned())),
+                    _ => panic!("asked for"),
+                }
+            })
+        };
+        let check = health_probe("probe", Arc::new(get), Duration::from_secs(2), &tasks);
+        let results = |calls: Arc<AtomicUsize>, number| async move {
+            while calls.load(Ordering::Relaxed) < number {
+                sleep(CHECK_INTERVAL / 4).await;
+            }
+            tokio::task::yield_now().await;
+        };
+        assert_eq!(check(), Ok(()));
+        results(calls.clone(), 3).await;
+        assert_eq!((tasks.panics("probe"), check()), (1, Ok(())));
+        results(calls.clone(), 4).await;
+        assert_eq!(check(), Err("error getting data from etcd: away".to_owned()));
+        sleep(2 * PROBE_OVERDUE).await;
+        let overdue = check().expect_err("there was no result");
+        assert!(overdue.starts_with("error getting data from etcd: no result for"), "{overdue}");
+        assert_eq!(tasks.stop(Duration::from_secs(1)).await, 0);
+        assert_eq!(tasks.running("probe"), 0);
+    }
 }

@@ -11,7 +11,12 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use serve::Body;
 
-use crate::{Error, headers::prepare_response, request_body::ResponseGuard, tunnel};
+use crate::{
+    Error,
+    headers::prepare_response,
+    request_body::ResponseGuard,
+    tunnel::{self, CopyOptions, Protocol},
+};
 
 /// Whether a request asks for another protocol: `Connection` has `upgrade`, and `Upgrade` says which.
 pub fn is_upgrade<B>(request: &Request<B>) -> bool {
@@ -68,6 +73,9 @@ pub(crate) fn answer(
         return Ok(refused(response, guard));
     }
     let protocol = agreed_protocol(&asked, response.headers())?;
+    let is_spdy = protocol.as_bytes().trim_ascii().eq_ignore_ascii_case(b"SPDY/3.1");
+    let spoken = if is_spdy { Protocol::Spdy } else { Protocol::Other };
+    let options = CopyOptions::new(bytes_per_second_max, spoken);
     let backend = hyper::upgrade::on(&mut response);
     let mut head = response.into_parts().0;
     prepare_response(&mut head.headers);
@@ -79,7 +87,7 @@ pub(crate) fn answer(
             Err(error) => return tracing::debug!(%error, "the backend's connection is gone"),
         };
         let (client, backend) = (TokioIo::new(client), TokioIo::new(backend));
-        if let Err(error) = tunnel::copy(client, backend, bytes_per_second_max).await {
+        if let Err(error) = tunnel::copy(client, backend, options).await {
             tracing::debug!(%error, "an upgraded connection ended with an error");
         }
         drop(guard);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use background::Tasks;
 use futures_util::future::{Either, select};
 use parking_lot::Mutex;
 use prometheus::IntCounter;
@@ -16,8 +17,8 @@ use rustls_pki_types::CertificateDer;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 
 use crate::connection::{
@@ -67,11 +68,21 @@ impl Listener {
     }
 
     /// Starts to serve in the background.
-    pub fn serve(self, tls: Arc<Tls>, handler: Arc<dyn Handler>, limits: Limits) -> Server {
+    pub fn serve(
+        self,
+        tls: Arc<Tls>,
+        handler: Arc<dyn Handler>,
+        limits: Limits,
+        tasks: &Tasks,
+    ) -> Server {
         let server = Server::without_port(self.address, tls, handler, limits);
         let (service, connections) = (server.service.clone(), server.connections.clone());
-        let accept = tokio::spawn(accept(self.inner, service, connections));
-        *server.accept.lock() = Some(accept);
+        let (open, closed) = watch::channel(());
+        let socket = Arc::new(ListeningSocket { inner: self.inner, _open: open });
+        let accepting = tasks.restarting("listener", move || {
+            accept(socket.clone(), service.clone(), connections.clone())
+        });
+        *server.accept.lock() = Some(Accepting { task: accepting, closed });
         tracing::info!("Serving securely on {}", self.address);
         server
     }
@@ -99,7 +110,20 @@ pub struct Server {
     address: SocketAddr,
     service: Arc<Service>,
     connections: Arc<Connections>,
-    accept: Mutex<Option<JoinHandle<()>>>,
+    accept: Mutex<Option<Accepting>>,
+}
+
+/// The task that accepts connections.
+struct Accepting {
+    task: AbortHandle,
+    /// Fails when the socket is closed.
+    closed: watch::Receiver<()>,
+}
+
+/// Closed with the last reference, and only then `_open`.
+struct ListeningSocket {
+    inner: TcpListener,
+    _open: watch::Sender<()>,
 }
 
 impl Server {
@@ -151,10 +175,10 @@ impl Server {
     /// Closes the listening socket: new clients are refused, those that are there stay.
     pub async fn stop_listening(&self) {
         let accept = self.accept.lock().take();
-        if let Some(accept) = accept {
-            accept.abort();
-            // The socket is closed when the task has ended; that it was aborted is no news.
-            let _ = accept.await;
+        if let Some(mut accept) = accept {
+            accept.task.abort();
+            // Nothing is ever sent: it waits until the task has ended and the socket is closed.
+            let _ = accept.closed.changed().await;
             tracing::info!("Stopped listening on {}", self.address);
         }
     }
@@ -246,10 +270,14 @@ impl Drop for Registration {
     }
 }
 
-async fn accept(listener: TcpListener, service: Arc<Service>, connections: Arc<Connections>) {
+async fn accept(
+    socket: Arc<ListeningSocket>,
+    service: Arc<Service>,
+    connections: Arc<Connections>,
+) {
     let mut pause = ACCEPT_PAUSE_MIN;
     loop {
-        match listener.accept().await {
+        match socket.inner.accept().await {
             Ok((stream, address)) => {
                 pause = ACCEPT_PAUSE_MIN;
                 if connections.open.lock().len() >= service.limits.connections_max {

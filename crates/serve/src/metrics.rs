@@ -4,6 +4,7 @@ mod exposition;
 mod flow_control;
 mod impersonation;
 pub(crate) mod process;
+mod since_reset;
 
 use std::{
     cell::RefCell,
@@ -27,6 +28,7 @@ use prometheus::{
 pub use self::exposition::MetricsConfig;
 pub(crate) use self::impersonation::ImpersonationMetrics;
 use self::process::Process;
+use self::since_reset::SinceReset;
 use crate::{Body, context::Context, filters::latency::Filter};
 
 /// `apiserver_request_filter_duration_seconds`. The histograms are looked up once: every request passes all
@@ -83,6 +85,8 @@ pub struct Metrics {
     in_flight_mutating: IntGauge,
     long_running: IntGaugeVec,
     resets: Mutex<Vec<Reset>>,
+    /// For metrics that are not in `resets`.
+    since_reset: SinceReset,
     config: MetricsConfig,
 }
 
@@ -256,6 +260,7 @@ impl Metrics {
             users,
             long_running,
             resets: Mutex::new(resets.into_inner()),
+            since_reset: SinceReset::default(),
         })
     }
 
@@ -360,14 +365,15 @@ impl Metrics {
         self.filter_durations.observe(filter, latency);
     }
 
-    /// `DELETE /metrics`: what was counted with labels begins anew. What is being counted now, such as
-    /// requests in flight, goes on.
+    /// `DELETE /metrics`: all counters and histograms begin anew, whatever part of the server registered them. What is
+    /// being counted now, such as requests in flight, goes on.
     pub fn reset(&self) {
         for reset in self.resets.lock().iter() {
             reset();
         }
         self.filter_durations.reset();
         self.impersonation.reset();
+        self.since_reset.reset(self.registry.gather());
     }
 
     /// Adds to what [`Self::reset`] begins anew.
@@ -378,7 +384,8 @@ impl Metrics {
     /// The text format 0.0.4.
     pub fn render(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 * 1024);
-        let _ = TextEncoder::new().encode(&self.config.apply(self.registry.gather()), &mut out);
+        let shown = self.since_reset.apply(self.registry.gather());
+        let _ = TextEncoder::new().encode(&self.config.apply(shown), &mut out);
         out
     }
 }

@@ -33,6 +33,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
+use tokio::sync::watch as watch_channel;
 
 pub use self::import::Import;
 
@@ -67,6 +68,8 @@ pub struct Embedded {
     store: Arc<Store>,
     requests: SyncSender<Request>,
     writer: Mutex<Option<JoinHandle<()>>>,
+    /// True when the writer thread has ended as it should; without a sender, it has ended.
+    writer_ended: watch_channel::Receiver<bool>,
     /// Held while the store is open.
     lock: Option<File>,
 }
@@ -154,11 +157,17 @@ impl Embedded {
             allocated,
             recovered.expirations,
         );
+        let (ended, writer_ended) = watch_channel::channel(false);
+        let run = move || {
+            writer.run();
+            ended.send_replace(true);
+        };
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
-            .spawn(move || writer.run())
+            .spawn(run)
             .map_err(|error| StoreError::Unavailable(format!("cannot start a thread: {error}")))?;
-        Ok(Self { store, requests, writer: Mutex::new(Some(thread)), lock: None })
+        let writer = Mutex::new(Some(thread));
+        Ok(Self { store, requests, writer, writer_ended, lock: None })
     }
 
     /// Finishes the pending writes, ends all watches and unlocks the directory.
@@ -171,6 +180,13 @@ impl Embedded {
         if let Some(lock) = &self.lock {
             let _ = lock.unlock();
         }
+    }
+
+    /// Waits for the end of the writer thread. False: it has panicked, and no write will succeed until
+    /// the store is opened again.
+    pub fn writer_ended(&self) -> impl Future<Output = bool> + Send + 'static {
+        let mut ended = self.writer_ended.clone();
+        async move { ended.wait_for(|ended| *ended).await.is_ok() }
     }
 
     /// Bytes of the log on disk, and how many of them are live.

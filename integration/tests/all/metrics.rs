@@ -334,3 +334,57 @@ fn allocations_calls_and_queues_are_counted() {
         }
     }
 }
+
+/// The families of `/metrics`: name, type, sum of all values.
+fn families(http: &Http) -> Vec<(String, String, f64)> {
+    let mut families: Vec<(String, String, f64)> = Vec::new();
+    let mut help = "";
+    let text = http.get("/metrics").text();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, told) = rest.split_once(' ').unwrap_or((rest, ""));
+            assert!(!told.trim().is_empty(), "{name} has no help");
+            help = name;
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').expect("a name and a type");
+            assert_eq!(name, help, "the help comes before the type");
+            assert!(families.iter().all(|(known, ..)| known != name), "{name} is there twice");
+            families.push((name.to_owned(), kind.to_owned(), 0.0));
+        } else if let Some((_, value)) = line.rsplit_once(' ') {
+            let family = families.last_mut().expect("its type comes first");
+            assert!(line.starts_with(&family.0), "{line} is among {}", family.0);
+            family.2 += value.parse::<f64>().expect("a number");
+        }
+    }
+    families
+}
+
+/// Whatever part of the server counts: nothing has to be registered for it.
+#[test]
+fn every_metric_has_a_help_and_begins_anew_when_metrics_are_deleted() {
+    let server = Server::start();
+    let http = server.http();
+    let path = format!("/api/v1/namespaces/{}/configmaps", server.namespace("anew"));
+    for n in 0..20 {
+        http.post(&path, &json!({"metadata": {"name": format!("cm-{n}")}})).expect(201);
+    }
+    let before = families(&http);
+    let request = http::Request::builder().method("DELETE").uri("/metrics");
+    let answer = http.request(request.body(bytes::Bytes::new()).expect("a request"));
+    assert_eq!(answer.code, 200);
+    if server.flavour().is_peer() {
+        return;
+    }
+    let after = families(&http);
+    let mut checked = 0;
+    for (name, kind, sum) in &before {
+        if kind == "gauge" || name.starts_with("process_") || *sum < 20.0 {
+            continue;
+        }
+        let left = after.iter().find(|(known, ..)| known == name).map_or(0.0, |(.., sum)| *sum);
+        // The server goes on counting meanwhile.
+        assert!(left < *sum / 2.0, "{name} was {sum} and is {left}");
+        checked += 1;
+    }
+    assert!(checked > 15, "only {checked} metrics had counted something");
+}

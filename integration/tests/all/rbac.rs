@@ -1,6 +1,6 @@
 //! RBAC: roles and bindings, created with kubectl and over HTTP.
 
-use integration::{Http, Server, Version, eventually, shared};
+use integration::{Flavour, Http, Server, Version, eventually, shared};
 use serde_json::{Value, json};
 
 use crate::assert_contains;
@@ -311,4 +311,60 @@ fn an_apply_that_creates_an_object_needs_the_verb_create() {
     let new = json!({"metadata": {"name": "new"}});
     http.post(&format!("/api/v1/namespaces/{namespace}/configmaps"), &new).expect(201);
     apply().expect(200);
+}
+
+/// Roles that a gate adds, with their rules, and rules that it adds to other roles. Each has a binding if it is new.
+#[test]
+fn gates_that_are_off_by_default_add_their_bootstrap_roles() {
+    let gates = "ClusterTrustBundle,DRADeviceTaintRules,DRAResourcePoolStatus,DRAWorkloadResourceClaims,GenericWorkload,\
+                 PodCertificateRequest,StorageVersionMigrator,WorkloadWithJob";
+    let gates = gates.split(',').map(|gate| format!("{gate}=true")).collect::<Vec<_>>().join(",");
+    let server = Server::with(Flavour::from_env(), &[&format!("--feature-gates={gates}")]);
+    let http = server.http();
+    let new = [
+        ("system:cluster-trust-bundle-discovery", 1),
+        ("system:controller:kube-apiserver-serving-clustertrustbundle-publisher", 3),
+        ("system:controller:podcertificaterequestcleaner", 1),
+        ("system:controller:podgroup-protection-controller", 2),
+        ("system:controller:resourcepoolstatusrequest-controller", 5),
+        ("system:controller:storage-version-migrator-controller", 4),
+    ];
+    for (name, rules) in new {
+        let role = http.get(&format!("{RBAC}/clusterroles/{name}")).expect(200);
+        assert_eq!(role["rules"].as_array().map(Vec::len), Some(rules), "{role}");
+        let binding = http.get(&format!("{RBAC}/clusterrolebindings/{name}")).expect(200);
+        assert_eq!(binding["roleRef"]["name"], name);
+    }
+    // The last rules of each, in kube-apiserver's order.
+    let changed = [
+        ("system:aggregate-to-edit", 16, ["podgroups,workloads"].as_slice()),
+        ("system:aggregate-to-view", 13, &["podgroups,podgroups/status,workloads"]),
+        (
+            "system:controller:device-taint-eviction-controller",
+            8,
+            &["devicetaintrules/status", "devicetaintrules"],
+        ),
+        ("system:controller:job-controller", 6, &["podgroups,workloads"]),
+        (
+            "system:controller:resource-claim-controller",
+            9,
+            &["podgroups", "podgroups/status", "resourceclaims/binding"],
+        ),
+        (
+            "system:kube-scheduler",
+            30,
+            &["devicetaintrules", "resourceclaims/binding", "podgroups", "podgroups/status"],
+        ),
+        ("system:node", 27, &["clustertrustbundles", "serviceaccounts", "podcertificaterequests"]),
+    ];
+    for (name, count, last) in changed {
+        let role = http.get(&format!("{RBAC}/clusterroles/{name}")).expect(200);
+        let rules = role["rules"].as_array().expect("a list");
+        assert_eq!(rules.len(), count, "{role}");
+        let resources = rules[count - last.len()..].iter().map(|rule| {
+            let resources = rule["resources"].as_array().expect("a list").iter();
+            resources.filter_map(|one| one.as_str()).collect::<Vec<_>>().join(",")
+        });
+        assert_eq!(resources.collect::<Vec<_>>(), last, "{name}");
+    }
 }

@@ -109,7 +109,9 @@ impl Setup {
     fn start(&self) -> Arc<Auditor> {
         assert_eq!(self.options.validate(), Vec::<String>::new());
         let metrics = AuditMetrics::register(&Registry::new());
-        Auditor::start(&self.options, metrics).unwrap().expect("a policy and a backend")
+        Auditor::start(&self.options, metrics, &Tasks::default())
+            .unwrap()
+            .expect("a policy and a backend")
     }
 }
 
@@ -126,13 +128,13 @@ fn lines(path: &Path) -> Vec<usize> {
 async fn without_policy_or_backend_nothing_is_recorded() {
     let setup = Setup::new();
     let metrics = AuditMetrics::register(&Registry::new());
-    assert!(Auditor::start(&setup.options, metrics.clone()).unwrap().is_none());
+    assert!(Auditor::start(&setup.options, metrics.clone(), &Tasks::default()).unwrap().is_none());
     let mut setup = setup.with_log("blocking");
     setup.options.policy_file = None;
-    assert!(Auditor::start(&setup.options, metrics.clone()).unwrap().is_none());
+    assert!(Auditor::start(&setup.options, metrics.clone(), &Tasks::default()).unwrap().is_none());
     assert!(!setup.path().exists());
     setup.options.policy_file = Some("/none".into());
-    let error = Auditor::start(&setup.options, metrics).err().unwrap();
+    let error = Auditor::start(&setup.options, metrics, &Tasks::default()).err().unwrap();
     assert!(error.starts_with("loading audit policy file: failed to read file path \"/none\": "));
 }
 
@@ -277,6 +279,42 @@ async fn a_webhook_gets_batches_and_is_retried() {
     assert_eq!(auditor.metrics.errors("webhook"), 0);
     assert!(auditor.process(&event(11)).stored().await);
     assert_eq!(auditor.metrics.errors("buffered"), 1, "closed");
+}
+
+/// Panics at the first call, then dials as always.
+struct PanicsOnce(AtomicUsize);
+
+impl Dial for PanicsOnce {
+    fn dial<'a>(
+        &'a self,
+        host: &'a str,
+        port: u16,
+    ) -> client::BoxFuture<'a, Result<Box<dyn client::Stream>, client::DialError>> {
+        assert!(self.0.fetch_add(1, Ordering::SeqCst) > 0, "asked for");
+        Box::pin(async move { client::TcpDial::default().dial(host, port).await })
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_panics_is_counted_and_the_next_ones_are_sent() {
+    let receiver = Receiver::start(0).await;
+    let setup = Setup::new().with_webhook(receiver.port, batches());
+    let (metrics, tasks) = (AuditMetrics::register(&Registry::new()), Tasks::default());
+    let dial = Some(Arc::new(PanicsOnce(AtomicUsize::new(0))) as Arc<dyn Dial>);
+    let auditor = Auditor::start_with(&setup.options, metrics, dial, &tasks).unwrap().unwrap();
+    for number in 0..4 {
+        assert!(auditor.process(&event(number)).stored().await);
+    }
+    while tasks.panics("audit-batch") == 0 {
+        tokio::task::yield_now().await;
+    }
+    for number in 4..10 {
+        assert!(auditor.process(&event(number)).stored().await);
+    }
+    auditor.flush(Duration::from_secs(10)).await;
+    assert_eq!(receiver.received(), (4..10).collect::<Vec<_>>());
+    assert_eq!(auditor.metrics.errors("webhook"), 4, "lost events are counted");
+    assert_eq!((tasks.running("audit-batches"), tasks.running("audit-batch")), (0, 0));
 }
 
 #[tokio::test]

@@ -38,6 +38,18 @@ struct Backup {
     time: Time,
 }
 
+/// Says that no thread is cleaning up any more, if this one panics.
+struct Cleaning<'a>(&'a AtomicBool);
+
+impl Drop for Cleaning<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(false, Ordering::SeqCst);
+            tracing::error!("cleaning up rotated audit logs panicked");
+        }
+    }
+}
+
 impl Backups {
     pub(super) fn new(path: &Path, rotation: Rotation) -> Self {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -82,6 +94,8 @@ impl Backups {
         let started = thread.spawn(move || {
             loop {
                 while own.again.swap(false, Ordering::SeqCst) {
+                    // After a panic the next rotation starts a thread again.
+                    let _cleaning = Cleaning(&own.cleaning);
                     if let Err(error) = own.clean(SystemTime::now()) {
                         tracing::error!(%error, "cannot clean up rotated audit logs");
                     }

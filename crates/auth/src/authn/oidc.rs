@@ -15,6 +15,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use background::Tasks;
 use meta::{Number, Str, User, Value, time::Time};
 
 use self::{
@@ -40,6 +41,8 @@ pub struct JwtAuthenticators {
     signing_algorithms: Vec<String>,
     metrics: Metrics,
     egress: Egress,
+    /// Issuers are looked for in the background.
+    tasks: Tasks,
 }
 
 /// The authenticators of one configuration, and what they have found out.
@@ -75,10 +78,12 @@ impl JwtAuthenticators {
         signing_algorithms: Vec<String>,
         metrics: &Metrics,
         egress: Egress,
+        tasks: &Tasks,
     ) -> Result<Self, String> {
-        let generation = Generation::new(config, &signing_algorithms, metrics, &egress)?;
+        let generation = Generation::new(config, &signing_algorithms, metrics, &egress, tasks)?;
         let current = ArcSwap::from_pointee(generation);
-        Ok(Self { current, signing_algorithms, metrics: metrics.clone(), egress })
+        let (metrics, tasks) = (metrics.clone(), tasks.clone());
+        Ok(Self { current, signing_algorithms, metrics, egress, tasks })
     }
 
     pub(super) async fn user(&self, token: &str) -> TokenResult {
@@ -123,7 +128,8 @@ impl JwtAuthenticators {
 
     /// Takes over a configuration once all of its issuers answer.
     async fn replace(&self, config: &AuthenticationConfig) -> Result<(), String> {
-        let next = Generation::new(config, &self.signing_algorithms, &self.metrics, &self.egress)?;
+        let (algorithms, metrics) = (&self.signing_algorithms, &self.metrics);
+        let next = Generation::new(config, algorithms, metrics, &self.egress, &self.tasks)?;
         let deadline = Instant::now() + RELOAD_TIMEOUT;
         for issuer in &next.issuers {
             issuer.provider.ready_before(deadline).await?;
@@ -139,13 +145,14 @@ impl Generation {
         signing_algorithms: &[String],
         metrics: &Metrics,
         egress: &Egress,
+        tasks: &Tasks,
     ) -> Result<Self, String> {
         let issuer = |jwt: &JwtConfig| {
             let dial = egress.of_issuer(&jwt.egress_selector_type)?;
             Ok(Arc::new(JwtAuthenticator {
-                provider: Provider::start(jwt, metrics.clone(), dial.clone())?,
+                provider: Provider::start(jwt, metrics.clone(), dial.clone(), tasks)?,
                 mapper: Mapper::new(jwt)?,
-                resolver: ClaimResolver::new(jwt, metrics, dial),
+                resolver: ClaimResolver::new(jwt, metrics, dial, tasks),
                 config: jwt.clone(),
                 signing_algorithms: signing_algorithms.to_vec(),
                 metrics: metrics.clone(),

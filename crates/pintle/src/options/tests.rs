@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::flags;
+use crate::flags::{self, Effect};
 
 const API_VERSIONS: &[&str] = &[
     "v1",
@@ -428,5 +428,238 @@ fn a_remote_etcd_without_tls_is_warned_about() {
         let options = read(&[&format!("--etcd-servers={servers}"), "--etcd-cafile=/ca"]).unwrap();
         let about_tls = options.warnings.iter().filter(|warning| warning.contains("without TLS"));
         assert_eq!(about_tls.count(), expected, "{servers}");
+    }
+}
+
+/// Flags that change no option, and why.
+const WITHOUT_OPTION: &[(&str, &str)] = &[
+    ("default-watch-cache-size", "kube-apiserver does not read it either"),
+    ("kubelet-read-only-port", "kube-apiserver does not read it either"),
+    ("help", "read before the options are made"),
+    ("show-hidden-metrics-for-version", "checked only: Pintle hides no metrics"),
+];
+
+/// Flags that need a special value, or count beside another flag only. `FILE` is a file of [`FILES`].
+const SPECIAL: &[(&str, &[&str], &str)] = &[
+    ("admission-control", &[], "PodSecurity"),
+    ("authorization-mode", &[], "RBAC"),
+    ("authorization-policy-file", &["--authorization-mode=ABAC"], "other"),
+    (
+        "authorization-webhook-cache-authorized-ttl",
+        &["--authorization-mode=Webhook", "--authorization-webhook-config-file=f"],
+        "7m",
+    ),
+    (
+        "authorization-webhook-cache-unauthorized-ttl",
+        &["--authorization-mode=Webhook", "--authorization-webhook-config-file=f"],
+        "7m",
+    ),
+    ("authorization-webhook-config-file", &["--authorization-mode=Webhook"], "other"),
+    (
+        "authorization-webhook-version",
+        &["--authorization-mode=Webhook", "--authorization-webhook-config-file=f"],
+        "v1",
+    ),
+    (
+        "authentication-token-webhook-cache-ttl",
+        &["--authentication-token-webhook-config-file=f"],
+        "7m",
+    ),
+    (
+        "authentication-token-webhook-version",
+        &["--authentication-token-webhook-config-file=f"],
+        "v1",
+    ),
+    ("disable-admission-plugins", &[], "PodSecurity"),
+    ("emulated-version", &[], "1.35"),
+    ("emulation-forward-compatible", &["--emulated-version=1.35"], "true"),
+    ("enable-admission-plugins", &[], "AlwaysPullImages"),
+    ("encryption-provider-config-automatic-reload", &["--encryption-provider-config=f"], "true"),
+    ("endpoint-reconciler-type", &[], "none"),
+    ("etcd-cafile", &["--etcd-servers=http://127.0.0.1:1"], "other"),
+    ("etcd-certfile", &["--etcd-servers=http://127.0.0.1:1"], "other"),
+    ("etcd-healthcheck-timeout", &["--etcd-servers=http://127.0.0.1:1"], "7s"),
+    ("etcd-keyfile", &["--etcd-servers=http://127.0.0.1:1"], "other"),
+    ("etcd-readycheck-timeout", &["--etcd-servers=http://127.0.0.1:1"], "7s"),
+    ("etcd-servers", &[], "http://127.0.0.1:1"),
+    (
+        "etcd-servers-overrides",
+        &["--etcd-servers=http://127.0.0.1:1"],
+        "/events#http://127.0.0.1:2",
+    ),
+    ("etcd-prefix", &[], "/other"),
+    ("lease-reuse-duration-seconds", &["--etcd-servers=http://127.0.0.1:1"], "7"),
+    ("kubelet-client-certificate", &["--kubelet-client-key=k"], "other"),
+    ("kubelet-client-key", &["--kubelet-client-certificate=c"], "other"),
+    ("logging-format", &[], "json"),
+    (
+        "log-json-info-buffer-size",
+        &[
+            "--logging-format=json",
+            "--log-json-split-stream",
+            "--feature-gates=LoggingAlphaOptions=true",
+        ],
+        "7",
+    ),
+    (
+        "log-json-split-stream",
+        &["--logging-format=json", "--feature-gates=LoggingAlphaOptions=true"],
+        "true",
+    ),
+    (
+        "log-text-info-buffer-size",
+        &["--log-text-split-stream", "--feature-gates=LoggingAlphaOptions=true"],
+        "7",
+    ),
+    ("log-text-split-stream", &["--feature-gates=LoggingAlphaOptions=true"], "true"),
+    ("min-compatibility-version", &["--emulated-version=1.35"], "1.33"),
+    ("etcd-count-metric-poll-period", &[], "0"),
+    ("oidc-ca-file", &["--oidc-issuer-url=https://i", "--oidc-client-id=c"], "FILE"),
+    ("oidc-client-id", &["--oidc-issuer-url=https://i"], "other"),
+    ("oidc-groups-claim", &["--oidc-issuer-url=https://i", "--oidc-client-id=c"], "other"),
+    (
+        "oidc-groups-prefix",
+        &["--oidc-issuer-url=https://i", "--oidc-client-id=c", "--oidc-groups-claim=g"],
+        "other",
+    ),
+    ("oidc-issuer-url", &["--oidc-client-id=c"], "https://other"),
+    ("oidc-required-claim", &["--oidc-issuer-url=https://i", "--oidc-client-id=c"], "a=b"),
+    ("oidc-signing-algs", &["--oidc-issuer-url=https://i", "--oidc-client-id=c"], "ES256"),
+    ("oidc-username-claim", &["--oidc-issuer-url=https://i", "--oidc-client-id=c"], "other"),
+    ("oidc-username-prefix", &["--oidc-issuer-url=https://i", "--oidc-client-id=c"], "other"),
+    ("peer-advertise-ip", &[], "192.0.2.77"),
+    ("peer-advertise-port", &[], "7"),
+    ("proxy-client-cert-file", &["--proxy-client-key-file=k"], "other"),
+    ("proxy-client-key-file", &["--proxy-client-cert-file=c"], "other"),
+    (
+        "requestheader-allowed-names",
+        &["--requestheader-client-ca-file=f", "--requestheader-username-headers=U"],
+        "other",
+    ),
+    ("requestheader-client-ca-file", &[], "other"),
+    (
+        "requestheader-extra-headers-prefix",
+        &["--requestheader-client-ca-file=f", "--requestheader-username-headers=U"],
+        "X-Other-",
+    ),
+    (
+        "requestheader-group-headers",
+        &["--requestheader-client-ca-file=f", "--requestheader-username-headers=U"],
+        "X-Other",
+    ),
+    (
+        "requestheader-uid-headers",
+        &["--requestheader-client-ca-file=f", "--requestheader-username-headers=U"],
+        "X-Other",
+    ),
+    ("requestheader-username-headers", &["--requestheader-client-ca-file=f"], "X-Other"),
+    ("runtime-config", &[], "apps/v1=false"),
+    ("runtime-config-emulation-forward-compatible", &["--emulated-version=1.35"], "true"),
+    ("service-cluster-ip-range", &[], "10.7.0.0/24"),
+    ("service-account-signing-endpoint", &[], "/other"),
+    ("standalone-controllers", &[], "-namespace"),
+    ("storage-backend", &[], "memory"),
+    ("storage-media-type", &["--etcd-servers=http://127.0.0.1:1"], "application/json"),
+    ("tls-cert-file", &["--tls-private-key-file=k"], "other"),
+    ("tls-private-key-file", &["--tls-cert-file=c"], "other"),
+    ("tls-cipher-suites", &[], "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
+    ("tls-curve-preferences", &[], "23"),
+    ("tls-min-version", &[], "VersionTLS13"),
+    ("version", &[], "v1.36.4-other"),
+    ("watch-cache-sizes", &[], "pods#0"),
+    ("bind-address", &[], "192.0.2.77"),
+    ("authentication-config", &[], "FILE"),
+    ("authorization-config", &[], "FILE"),
+    ("tracing-config-file", &[], "FILE"),
+    ("allow-metric-labels-manifest", &[], "FILE"),
+    ("admission-control-config-file", &[], "FILE"),
+    ("allow-metric-labels", &[], "m,l=a"),
+    ("audit-log-format", &[], "legacy"),
+    ("audit-log-mode", &[], "batch"),
+    ("audit-webhook-mode", &[], "blocking"),
+];
+
+/// What is in the files of flags that are read at once.
+const FILES: &[(&str, &str)] = &[
+    (
+        "admission-control-config-file",
+        "{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [{name: PodNodeSelector, \
+         configuration: {podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: a=b}}}]}",
+    ),
+    ("allow-metric-labels-manifest", "{'m,l': a}"),
+    (
+        "authentication-config",
+        "{apiVersion: apiserver.config.k8s.io/v1, kind: AuthenticationConfiguration, jwt: []}",
+    ),
+    (
+        "authorization-config",
+        "{apiVersion: apiserver.config.k8s.io/v1, kind: AuthorizationConfiguration, authorizers: [{type: RBAC, name: rbac}]}",
+    ),
+    ("oidc-ca-file", "anything"),
+    (
+        "tracing-config-file",
+        "{apiVersion: apiserver.config.k8s.io/v1, kind: TracingConfiguration, samplingRatePerMillion: 7}",
+    ),
+];
+
+/// A flag that is accepted and changes nothing misleads whoever sets it. An option that nothing reads is found by
+/// the compiler: `Options` has no derived code that would read it.
+#[test]
+fn every_flag_changes_an_option() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (flag, content) in FILES {
+        std::fs::write(directory.path().join(flag), content).expect("written");
+    }
+    let completed = |args: &[String]| {
+        let parsed = flags::parse(args.iter().cloned()).map_err(|why| why.to_string())?;
+        let route = |_| Some("192.0.2.7".parse().expect("an address"));
+        let mut options = Options::complete(&parsed, API_VERSIONS, &route, &mut Vec::new());
+        // That a flag is deprecated or does nothing is no effect, nor that it is shown.
+        options.warnings.clear();
+        options.flag_values.clear();
+        Ok::<_, String>(format!("{options:?}"))
+    };
+    let mut wrong = Vec::new();
+    for flag in flags::all().filter(|flag| flag.effect == Effect::Done) {
+        let special = SPECIAL.iter().find(|(name, ..)| *name == flag.name);
+        let context = special.map_or(&[][..], |(_, context, _)| context);
+        let context: Vec<String> = context.iter().map(|&arg| arg.to_owned()).collect();
+        let value = match special {
+            Some((.., "FILE")) => directory.path().join(flag.name).display().to_string(),
+            Some((.., value)) => (*value).to_owned(),
+            None => another_value(flag),
+        };
+        let mut args = context.clone();
+        args.push(format!("--{}={value}", flag.name));
+        let is_exempt = WITHOUT_OPTION.iter().any(|(name, _)| *name == flag.name);
+        match (completed(&context), completed(&args)) {
+            (Ok(before), Ok(after)) if (before != after) != is_exempt => {}
+            (Ok(_), Ok(_)) => wrong.push(format!("{args:?} changes nothing")),
+            (before, after) => wrong.push(format!("{args:?}: {:?}", after.err().or(before.err()))),
+        }
+    }
+    assert!(wrong.is_empty(), "{} flags: {wrong:#?}", wrong.len());
+}
+
+/// A value of the flag's type that is not its default.
+fn another_value(flag: &flags::Flag) -> String {
+    use crate::flags::FlagKind;
+    match flag.kind {
+        FlagKind::Bool => (flag.default != "true").to_string(),
+        FlagKind::Int | FlagKind::Uint | FlagKind::Level => {
+            (flag.default.parse().unwrap_or(0) + 7).to_string()
+        }
+        FlagKind::Int32s => "7".to_owned(),
+        FlagKind::Float | FlagKind::Float32 => "0.7".to_owned(),
+        FlagKind::Duration => "7m7s".to_owned(),
+        FlagKind::Ip => "192.0.2.77".to_owned(),
+        FlagKind::Text | FlagKind::Texts | FlagKind::TextArray => "other".to_owned(),
+        FlagKind::Pair | FlagKind::Configuration | FlagKind::TextMap => "a=b".to_owned(),
+        FlagKind::Gates => "WatchList=false".to_owned(),
+        FlagKind::PortRange => "31000-31999".to_owned(),
+        FlagKind::CertKeys => "a.crt,a.key".to_owned(),
+        FlagKind::Quantity => "7".to_owned(),
+        FlagKind::VModule => "a=7".to_owned(),
+        FlagKind::Version => "v1.36.0-other".to_owned(),
     }
 }

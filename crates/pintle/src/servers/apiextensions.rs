@@ -74,6 +74,7 @@ impl ApiExtensionsServer {
                 Duration::ZERO
             },
             webhook_dials: egress::of_webhooks(&config.node_connections.egress),
+            tasks: config.tasks.clone(),
         });
         self.controller.replace(Some(controller.await));
     }

@@ -6,13 +6,14 @@ use ::egress::{EgressSelector, EgressType};
 use admission::DynamicAdmission;
 use aggregator::{PeerProxy, ServedGroupVersion};
 use audit::{AuditMetrics, Auditor};
+use background::Tasks;
 use builtin::{Definitions, RestStorageProvider, StorageFormat};
 use codec::negotiate::{OFFERED, OFFERED_WITH_CBOR, Offered};
 use endpoints::{Kinds, LoopbackClient, Resources};
 use otlp::Exporter;
 use registry::{Engine, Kind, RegistryOptions};
 use schema::{ResourceFacts, Schema, openapi::Describe as _};
-use serve::{CpuPool, StorageVersions, Tasks, metrics::Metrics, pki::Pki, tls::Tls};
+use serve::{CpuPool, StorageVersions, metrics::Metrics, pki::Pki, tls::Tls};
 use store::{
     Backend,
     encrypt::{Encrypted, Encryption},
@@ -81,11 +82,11 @@ impl Config {
         tasks: Tasks,
     ) -> Result<Self, String> {
         let egress = egress::selector(&options)?;
-        let stores = Stores::open(&options, egress::dialer(&egress, EgressType::Etcd))?;
+        let stores = Stores::open(&options, egress::dialer(&egress, EgressType::Etcd), &tasks)?;
         stores.reachable(&options).await?;
         let file = options.encryption.as_ref().map(|config| config.file.as_path());
         let encryption =
-            encryption_at_rest::encryption(file, &options.storage_prefix, &definitions)?;
+            encryption_at_rest::encryption(file, &options.storage_prefix, &definitions, &tasks)?;
         encryption_at_rest::wait_for_plugins(&encryption).await;
         let metrics = Metrics::new(options.metrics.clone());
         let prefix = &options.storage_prefix;
@@ -105,6 +106,7 @@ impl Config {
             &auth_metrics,
             &metrics.registry,
             egress::of_auth(&egress, &options),
+            &tasks,
         )
         .await?;
         let cpu_pool = CpuPool::start(CpuPool::threads())
@@ -112,7 +114,7 @@ impl Config {
         metrics.on_reset(move || store_metrics.reset());
         let audit_metrics = AuditMetrics::register(&metrics.registry);
         let control_plane = egress.proxy(EgressType::ControlPlane);
-        let auditor = Auditor::start_with(&options.audit, audit_metrics, control_plane)?;
+        let auditor = Auditor::start_with(&options.audit, audit_metrics, control_plane, &tasks)?;
         let spans = span_export::start(
             options.tracing.as_ref(),
             &metrics.registry,

@@ -45,7 +45,7 @@ impl GenericApiServer {
         server.add_check(Check::new("ping", || Ok(())));
         server.add_check(log_check());
         server.add_check(serving_certificate_check(config));
-        server.checks.extend(config.stores.checks(options));
+        server.checks.extend(config.stores.checks(options, &config.tasks));
         server.checks.extend(kms_check(options, &config.encryption));
         let synced = caches_synced(config.kinds.clone());
         server.add_check(Check::new("informer-sync", synced).ready_only());

@@ -38,7 +38,8 @@ impl Log {
         change(&mut log);
         let options = Options { policy_file: Some(policy_file), log, ..Options::default() };
         let metrics = AuditMetrics::register(&Registry::new());
-        let auditor = Auditor::start(&options, metrics).unwrap().unwrap();
+        let auditor =
+            Auditor::start(&options, metrics, &background::Tasks::default()).unwrap().unwrap();
         Self { _directory: directory, path, auditor }
     }
 

@@ -72,7 +72,9 @@ fn auditor(directory: &std::path::Path) -> Arc<Auditor> {
     };
     let options = Options { policy_file: Some(policy_file), log, ..Options::default() };
     let metrics = AuditMetrics::register(&Registry::new());
-    Auditor::start(&options, metrics).expect("it starts").expect("there is a policy")
+    Auditor::start(&options, metrics, &background::Tasks::default())
+        .expect("it starts")
+        .expect("there is a policy")
 }
 
 /// Of all threads: the audit log is written by another one.

@@ -84,7 +84,8 @@ impl TestServer {
         let handler = Arc::new(TestHandler::default());
         let address = "127.0.0.1:0".parse().expect("an address");
         let listener = Listener::bind(address, Sharing::default()).expect("bound");
-        let server = Arc::new(listener.serve(tls.clone(), handler.clone(), setup.limits));
+        let tasks = background::Tasks::default();
+        let server = Arc::new(listener.serve(tls.clone(), handler.clone(), setup.limits, &tasks));
         Self { server, handler, tls, client_ca, ca, dir }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -844,4 +844,29 @@ async fn a_consistent_read_of_the_cache_sees_every_write() {
         assert!(snapshot.revision >= revision);
         assert_eq!(snapshot.len(), n / 2 + 1);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_panics_is_noticed_and_one_that_is_closed_is_none() {
+    let closed = open(&FakeDisk::default());
+    let ended = closed.writer_ended();
+    closed.close();
+    assert!(ended.await, "it has ended as it should");
+
+    let broken = Arc::new(AtomicBool::new(false));
+    let is_broken = Arc::clone(&broken);
+    let clock = Arc::new(move || {
+        assert!(!is_broken.load(Ordering::SeqCst), "asked for");
+        1_000_000
+    });
+    let disk = Box::new(FakeDisk::default());
+    let store = Embedded::start(disk, Tuning { clock, ..tuning() }).expect("opens");
+    let hour = Some(Duration::from_hours(1));
+    store.write(Write::create("/a", "v").with_ttl(hour)).await.expect("writes");
+    broken.store(true, Ordering::SeqCst);
+    let lost = store.write(Write::create("/b", "v").with_ttl(hour)).await;
+    assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+    assert!(!store.writer_ended().await, "it has panicked");
+    // What was written before is still read: nothing else would tell.
+    assert!(store.get("/a").await.expect("reads").is_some());
 }

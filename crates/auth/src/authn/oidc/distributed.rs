@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use background::Tasks;
 use client::Dial;
 use http::Uri;
 use meta::{Value, field::quote, time::Time};
@@ -21,6 +22,7 @@ pub(super) struct ClaimResolver {
     config: JwtConfig,
     metrics: Metrics,
     dial: Option<Arc<dyn Dial>>,
+    tasks: Tasks,
     /// By the issuer of the answers.
     providers: Mutex<BTreeMap<String, Arc<Provider>>>,
 }
@@ -36,12 +38,14 @@ impl ClaimResolver {
         config: &JwtConfig,
         metrics: &Metrics,
         dial: Option<Arc<dyn Dial>>,
+        tasks: &Tasks,
     ) -> Option<Self> {
         let of_claim = !config.groups.claim.is_empty();
         of_claim.then(|| Self {
             config: config.clone(),
             metrics: metrics.clone(),
             dial,
+            tasks: tasks.clone(),
             providers: Mutex::default(),
         })
     }
@@ -103,7 +107,8 @@ impl ClaimResolver {
             discovery_url: String::new(),
             ..self.config.clone()
         };
-        let provider = Provider::start(&config, self.metrics.clone(), self.dial.clone())?;
+        let (metrics, dial) = (self.metrics.clone(), self.dial.clone());
+        let provider = Provider::start(&config, metrics, dial, &self.tasks)?;
         providers.insert(issuer.to_owned(), provider.clone());
         Ok(provider)
     }

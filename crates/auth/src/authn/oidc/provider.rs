@@ -6,6 +6,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use background::Tasks;
 use bytes::Bytes;
 use client::{Call, Client, Dial, Trust, go_text, url_error};
 use codec::json::{DecodeOptions, decode_any};
@@ -51,6 +52,7 @@ impl Provider {
         config: &JwtConfig,
         metrics: Metrics,
         dial: Option<Arc<dyn Dial>>,
+        tasks: &Tasks,
     ) -> Result<Arc<Self>, String> {
         let url = match config.discovery_url.as_str() {
             "" => format!("{}/.well-known/openid-configuration", config.url.trim_end_matches('/')),
@@ -81,7 +83,8 @@ impl Provider {
             metrics,
             shown: Mutex::default(),
         });
-        tokio::spawn(discover(Arc::downgrade(&provider)));
+        let discovered = Arc::downgrade(&provider);
+        tasks.restarting("openid-discovery", move || discover(discovered.clone()));
         Ok(provider)
     }
 

@@ -89,6 +89,7 @@ impl Issuer {
             algorithms,
             &Metrics::new("test"),
             crate::Egress::default(),
+            &Tasks::default(),
         )
         .unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);
@@ -239,10 +240,38 @@ async fn an_issuer_that_says_it_is_another_one_is_not_used() {
     })
     .await;
     let config = JwtConfig { url: lies.url(""), ..JwtConfig::default() };
-    let provider = Provider::start(&config, Metrics::new("test"), None).unwrap();
+    let provider = Provider::start(&config, Metrics::new("test"), None, &Tasks::default()).unwrap();
     let deadline = Instant::now() + Duration::from_millis(300);
     let why = provider.ready_before(deadline).await.unwrap_err();
     assert!(why.contains("issuer did not match the issuer returned by provider"), "{why}");
+}
+
+/// Panics at the first call, then dials as always.
+struct PanicsOnce(AtomicBool);
+
+impl client::Dial for PanicsOnce {
+    fn dial<'a>(
+        &'a self,
+        host: &'a str,
+        port: u16,
+    ) -> client::BoxFuture<'a, Result<Box<dyn client::Stream>, client::DialError>> {
+        assert!(self.0.swap(true, Ordering::SeqCst), "asked for");
+        Box::pin(async move { client::TcpDial::default().dial(host, port).await })
+    }
+}
+
+#[tokio::test]
+async fn an_issuer_is_found_although_its_discovery_panicked() {
+    let issuer = Issuer::start(&[&key()]).await;
+    let config = JwtConfig { url: issuer.url(), ..JwtConfig::default() };
+    let dial = Some(Arc::new(PanicsOnce(AtomicBool::new(false))) as Arc<dyn client::Dial>);
+    let tasks = Tasks::default();
+    let provider = Provider::start(&config, Metrics::new("test"), dial, &tasks).unwrap();
+    provider.ready_before(Instant::now() + Duration::from_secs(30)).await.unwrap();
+    assert_eq!(tasks.panics("openid-discovery"), 1);
+    while tasks.running("openid-discovery") > 0 {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
@@ -255,7 +284,7 @@ async fn a_document_without_end_is_not_read() {
     })
     .await;
     let config = JwtConfig { url: server.url(""), ..JwtConfig::default() };
-    let provider = Provider::start(&config, Metrics::new("test"), None).unwrap();
+    let provider = Provider::start(&config, Metrics::new("test"), None, &Tasks::default()).unwrap();
     let deadline = Instant::now() + Duration::from_millis(300);
     let why = provider.ready_before(deadline).await.unwrap_err();
     assert!(asked.load(Ordering::SeqCst) && why.contains("length limit exceeded"), "{why}");

@@ -61,8 +61,8 @@ const TRACKING_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The default roles and bindings of RBAC.
 pub(super) async fn bootstrap_roles(cx: HookContext) -> Result<(), String> {
     cx.after("start-system-namespaces-controller").await;
-    let versions = cx.options.feature_gates.enabled("StorageVersionAPI");
-    let reconciled = async || reconcile_bootstrap_roles(&*cx.api, versions).await;
+    let is_on = |gate: &str| cx.options.feature_gates.enabled(gate);
+    let reconciled = async || reconcile_bootstrap_roles(&*cx.api, is_on).await;
     retry_every_error(ROLES_TIMEOUT, reconciled)
         .await
         .map_err(|error| format!("unable to initialize roles: {error}"))

@@ -1,8 +1,9 @@
-//! The background tasks of the server: reflectors, indexes, controllers, reloaders.
+//! The background tasks of the server: reflectors, indexes, controllers, reloaders, probes.
 //!
 //! A task that panics would be gone without a trace, and the server would go on with what it kept
 //! current: rights that were taken away stay, certificates run out. Every task has a name and a rule for
-//! that case; `/metrics` has how often it came.
+//! that case; `/metrics` has how often it came. `tests/spawns.rs` accounts for what is started in other
+//! ways: it ends with a request, a connection or its owner.
 
 use std::{
     future::Future,
@@ -13,8 +14,8 @@ use std::{
 
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
-use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
-use tokio::task::JoinSet;
+use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use tokio::task::{AbortHandle, JoinSet};
 
 /// Starts and stops the tasks; clones share them.
 #[derive(Clone)]
@@ -56,6 +57,16 @@ impl Tasks {
         register(Box::new(self.0.up.clone()))
     }
 
+    /// How many tasks of this name are running.
+    pub fn running(&self, name: &str) -> i64 {
+        self.0.up.with_label_values(&[name]).get()
+    }
+
+    /// How often tasks of this name have panicked.
+    pub fn panics(&self, name: &str) -> u64 {
+        self.0.panics.with_label_values(&[name]).get()
+    }
+
     /// Starts a task that the server cannot do without and that cannot start over: when it panics, the
     /// process ends, as kube-apiserver's does.
     pub fn critical(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
@@ -67,9 +78,22 @@ impl Tasks {
         });
     }
 
+    /// Starts a piece of work that ends by itself, and that its owner repeats if it has to: a panic is
+    /// counted and said.
+    pub fn once(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        let tasks = self.0.clone();
+        self.spawn(async move {
+            let _ = tasks.run(name, work).await;
+        });
+    }
+
     /// Starts a task that is made anew after a panic, later and later. An object that makes a controller
-    /// panic stops that controller and nothing else.
-    pub fn restarting<F>(&self, name: &'static str, mut make: impl FnMut() -> F + Send + 'static)
+    /// panic stops that controller and nothing else. The handle ends it before the others.
+    pub fn restarting<F>(
+        &self,
+        name: &'static str,
+        mut make: impl FnMut() -> F + Send + 'static,
+    ) -> AbortHandle
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -97,7 +121,7 @@ impl Tasks {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(RESTART_MAX);
             }
-        });
+        })
     }
 
     /// Stops all tasks, those that are in the midst of something at their next pause. Returns how many
@@ -110,11 +134,12 @@ impl Tasks {
         if stopped { 0 } else { running.len() }
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         let mut running = self.0.running.lock();
-        running.spawn(task);
+        let handle = running.spawn(task);
         // Those that have ended are forgotten.
         while running.try_join_next().is_some() {}
+        handle
     }
 }
 
@@ -123,16 +148,31 @@ const RESTART_MAX: Duration = Duration::from_mins(1);
 
 struct Panicked;
 
+/// Counts a task for as long as it is there, however it ends.
+struct Up(IntGauge);
+
+impl Up {
+    fn new(up: &IntGaugeVec, name: &str) -> Self {
+        let up = up.with_label_values(&[name]);
+        up.inc();
+        Self(up)
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 impl Inner {
     async fn run(
         &self,
         name: &'static str,
         task: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), Panicked> {
-        let up = self.up.with_label_values(&[name]);
-        up.inc();
+        let _up = Up::new(&self.up, name);
         let ended = AssertUnwindSafe(task).catch_unwind().await;
-        up.dec();
         ended.map_err(|_| {
             self.panicked(name);
             Panicked
@@ -160,10 +200,6 @@ mod tests {
 
     use super::*;
 
-    fn panics(tasks: &Tasks, name: &str) -> u64 {
-        tasks.0.panics.with_label_values(&[name]).get()
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_task_that_panics_is_started_again_with_pauses() {
         let tasks = Tasks::new(|name| panic!("{name} does not end the process"));
@@ -184,7 +220,7 @@ mod tests {
         ends.await.expect("it ends at last");
         assert_eq!(starts.load(Ordering::Relaxed), 4);
         assert_eq!(began.elapsed(), Duration::from_secs(1 + 2 + 4));
-        assert_eq!(panics(&tasks, "flaky"), 3);
+        assert_eq!(tasks.panics("flaky"), 3);
     }
 
     #[tokio::test]
@@ -194,7 +230,22 @@ mod tests {
         tasks.critical("good", async {});
         tasks.critical("index", async { panic!("asked for") });
         assert_eq!(ends.recv().await, Some("index"));
-        assert_eq!((panics(&tasks, "index"), panics(&tasks, "good")), (1, 0));
+        assert_eq!((tasks.panics("index"), tasks.panics("good")), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_is_counted_and_not_repeated() {
+        let tasks = Tasks::new(|name| panic!("{name} does not end the process"));
+        let (done, ends) = tokio::sync::oneshot::channel();
+        tasks.once("work", async move {
+            let _done: tokio::sync::oneshot::Sender<()> = done;
+            panic!("asked for");
+        });
+        ends.await.expect_err("it has no result");
+        while tasks.running("work") > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(tasks.panics("work"), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -212,8 +263,9 @@ mod tests {
             async { panic!("asked for") }
         });
         tokio::task::yield_now().await;
-        assert_eq!(tasks.0.up.with_label_values(&["waiting"]).get(), 1);
+        assert_eq!(tasks.running("waiting"), 1);
         assert_eq!(tasks.stop(Duration::from_secs(1)).await, 0);
+        assert_eq!(tasks.running("waiting"), 0);
         assert_eq!(Arc::strong_count(&held), 1);
     }
 }
