@@ -392,9 +392,14 @@ enum State {
 /// small enough that thousands of lists at once fit into memory.
 const CHUNK_BYTES: usize = 128 * 1024;
 
+/// So many objects are converted in a millisecond.
+const REMADE_ITEMS: usize = 32;
+
 impl Chunks {
     pub(crate) fn payload(items: Items, writer: Box<dyn ItemWriter>) -> Payload {
-        let costly = writer.is_costly() || items.are_searched();
+        // What was prepared may have found no place to be kept.
+        let remade = writer.needs_prepared() && items.ready.len() > REMADE_ITEMS;
+        let costly = writer.is_costly() || remade || items.are_searched();
         let chunks = Box::new(Self { items, writer, state: State::Head });
         if costly { Payload::CostlyChunks(chunks) } else { Payload::Chunks(chunks) }
     }

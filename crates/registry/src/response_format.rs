@@ -257,13 +257,8 @@ pub(crate) async fn list(
     let found = recorded(request, format, found).await?;
     let head = found.head;
     if format.media_type == MediaType::Protobuf && format.projection == Projection::Object {
-        let mut messages = Vec::new();
-        for entry in found.items {
-            messages.push(protobuf_response::message(request.engine, kind, &entry)?);
-            yield_after(messages.len()).await?;
-        }
-        let gvk = kind.group_version().with_kind(&kind.facts.list_kind);
-        return Ok(format.answer(200, protobuf_response::list(&gvk, &head, messages)));
+        let payload = protobuf_response::list(request, &head, found.items).await?;
+        return Ok(format.answer(200, payload));
     }
     if format.is_metadata_as_protobuf() {
         let payload = protobuf_metadata::list(request, format, &head, found.items).await?;
@@ -381,7 +376,7 @@ pub(crate) trait ItemWriter: Send + Sync {
     /// Whether [`ItemWriter::prepare`] has anything to do.
     fn needs_prepared(&self) -> bool;
 
-    /// Makes what `item` writes and keeps it with the entry.
+    /// Makes what `item` writes, and keeps it with the entry if there is a place for it.
     fn prepare(&self, entry: &Entry) -> Result<(), ApiError>;
 
     /// Whether an item has to be decoded or encoded.

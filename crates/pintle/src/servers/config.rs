@@ -14,7 +14,7 @@ use registry::{Engine, Kind, RegistryOptions};
 use schema::{ResourceFacts, Schema, openapi::Describe as _};
 use serve::{CpuPool, StorageVersions, Tasks, metrics::Metrics, pki::Pki, tls::Tls};
 use store::{
-    Backend,
+    Backend, EncodingCache,
     encrypt::{Encrypted, Encryption},
 };
 
@@ -80,6 +80,7 @@ impl Config {
         mut definitions: Definitions,
         tasks: Tasks,
     ) -> Result<Self, String> {
+        EncodingCache::process().set_bytes_max(options.encoding_cache_bytes);
         let egress = egress::selector(&options)?;
         let stores = Stores::open(&options, egress::dialer(&egress, EgressType::Etcd))?;
         stores.reachable(&options).await?;
