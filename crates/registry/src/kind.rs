@@ -415,7 +415,9 @@ impl Kind {
         let view = self.view_slot();
         let missing: Vec<&&Arc<Entry>> = entries
             .iter()
-            .filter(|entry| !self.is_own_version(&entry.json) && entry.cached_encoding(view).is_none())
+            .filter(|entry| {
+                !self.is_own_version(&entry.json) && entry.cached_encoding(view).is_none()
+            })
             .collect();
         if missing.is_empty() {
             return Ok(());
@@ -532,6 +534,9 @@ pub(crate) const SLOT_PROTOBUF: u32 = 0;
 const SLOT_METADATA: u32 = SLOT_PROTOBUF;
 pub(crate) const SLOT_CONVERTED_PROTOBUF: u32 = 1;
 pub(crate) const SLOT_ROW: u32 = 2;
+/// The object as a compressed piece of a list ([`crate::list_pieces`]), in JSON and in protobuf.
+pub(crate) const SLOT_JSON_PIECE: u32 = 3;
+pub(crate) const SLOT_PROTOBUF_PIECE: u32 = 4;
 /// The object in other versions; there may be any number of them.
 const SLOT_VIEWS: u32 = 16;
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use codec::protobuf;
+use http::header::ACCEPT_ENCODING;
 use meta::{ApiError, GroupVersionKind};
 use store::Entry;
 
 use crate::{
-    Kind, Payload, decode,
-    kind::{SLOT_CONVERTED_PROTOBUF, SLOT_PROTOBUF},
+    Kind, ListChunks, Payload, decode,
+    kind::{SLOT_CONVERTED_PROTOBUF, SLOT_PROTOBUF, SLOT_PROTOBUF_PIECE},
     list::{self, Items, ListHead},
     resource_request::{Engine, ResourceRequest},
     response_format::{ItemWriter, append, yield_after},
@@ -73,12 +74,16 @@ pub(crate) async fn list(
     found: Items,
 ) -> Result<Payload, ApiError> {
     let (engine, kind) = (request.engine, request.kind);
+    // Where the pieces of the compressed list are kept, keeping the messages too would be a waste.
+    let in_pieces = kind.conversion.is_none() && found.are_consecutive() && accepts_gzip(request);
+    let is_consecutive = found.are_consecutive();
     let mut entries = Vec::new();
     let (mut item_bytes, mut remade_bytes) = (0, 0);
     for entry in found {
         let known = entry.protobuf_len().filter(|_| kind.conversion.is_none());
         let len = match known {
             Some(len) => len,
+            None if in_pieces => made(engine, kind, &entry)?.len(),
             None => message(engine, kind, &entry)?.len(),
         };
         item_bytes += field_len(len);
@@ -90,7 +95,13 @@ pub(crate) async fn list(
     let start = list_start(&gvk, head, item_bytes);
     let costly = remade_bytes > REMADE_BYTES_MAX;
     let writer = ProtobufItems { engine: engine.clone(), kind: kind.clone(), start, costly };
-    Ok(list::Chunks::payload(Items::of(entries), Box::new(writer)))
+    let items = Items::of(entries).consecutive(is_consecutive);
+    Ok(list::Chunks::payload(items, Box::new(writer)))
+}
+
+fn accepts_gzip(request: &ResourceRequest<'_>) -> bool {
+    let accepted = request.headers.get(ACCEPT_ENCODING);
+    accepted.is_some_and(|accepted| codec::gzip::is_accepted(accepted.as_bytes()))
 }
 
 /// So much is encoded in less time than it takes to change threads a few times.
@@ -126,6 +137,19 @@ impl ItemWriter for ProtobufItems {
         Ok(())
     }
 
+    fn piece_slot(&self) -> Option<u32> {
+        self.kind.conversion.is_none().then_some(SLOT_PROTOBUF_PIECE)
+    }
+
+    fn piece_text(&self, entry: &Entry, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        let message = match entry.cached_encoding(SLOT_PROTOBUF) {
+            Some(message) => message,
+            None => made(&self.engine, &self.kind, entry)?,
+        };
+        write_bytes(out, 2, &message);
+        Ok(())
+    }
+
     fn tail(&self, _empty: bool, out: &mut Vec<u8>) {
         write_list_end(out);
     }
@@ -146,7 +170,7 @@ pub(crate) fn list_chunks(
     head: &ListHead,
     item_bytes: usize,
     items: impl ExactSizeIterator<Item = Result<Bytes, ApiError>> + Send + Sync + 'static,
-) -> Box<dyn Iterator<Item = Result<Bytes, ApiError>> + Send + Sync> {
+) -> Box<dyn ListChunks> {
     Box::new(Chunks { start: Some(list_start(gvk, head, item_bytes)), items: Some(items) })
 }
 
@@ -178,6 +202,11 @@ fn list_start(gvk: &GroupVersionKind, head: &ListHead, item_bytes: usize) -> Vec
 fn write_list_end(out: &mut Vec<u8>) {
     write_bytes(out, 3, b"");
     write_bytes(out, 4, b"");
+}
+
+impl<I> ListChunks for Chunks<I> where
+    I: ExactSizeIterator<Item = Result<Bytes, ApiError>> + Send + Sync
+{
 }
 
 struct Chunks<I> {

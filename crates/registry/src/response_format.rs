@@ -17,6 +17,7 @@ use store::Entry;
 use crate::{
     Kind, Payload, ResourceResponse, audit,
     decode::tree,
+    kind::SLOT_JSON_PIECE,
     list::{Chunks, Items, ListHead, ListResult},
     protobuf_metadata, protobuf_response,
     resource_request::ResourceRequest,
@@ -386,6 +387,17 @@ pub(crate) trait ItemWriter: Send + Sync {
 
     fn head(&self, out: &mut Vec<u8>);
     fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>) -> Result<(), ApiError>;
+
+    /// Where an entry keeps what `item` writes of it as a compressed piece. None: it is not kept.
+    fn piece_slot(&self) -> Option<u32> {
+        None
+    }
+
+    /// What `item` writes of an entry that is not the first, without keeping anything with it.
+    fn piece_text(&self, entry: &Entry, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        self.item(entry, false, out)
+    }
+
     /// `empty`: there was no item, and `out` ends with what the head wrote.
     fn tail(&self, empty: bool, out: &mut Vec<u8>);
 }
@@ -426,6 +438,10 @@ impl ItemWriter for TypedItems {
         Ok(())
     }
 
+    fn piece_slot(&self) -> Option<u32> {
+        self.kind.conversion.is_none().then_some(SLOT_JSON_PIECE)
+    }
+
     fn tail(&self, _empty: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"]}\n");
     }
@@ -458,6 +474,10 @@ impl ItemWriter for CustomItems {
         }
         append(out, &self.kind.view(entry)?);
         Ok(())
+    }
+
+    fn piece_slot(&self) -> Option<u32> {
+        self.kind.conversion.is_none().then_some(SLOT_JSON_PIECE)
     }
 
     fn tail(&self, _empty: bool, out: &mut Vec<u8>) {
