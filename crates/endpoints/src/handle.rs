@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use codec::gzip::GzipWriter;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
@@ -12,9 +13,9 @@ use http::{
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use meta::{ApiError, AuditRecord, Query, RequestInfo, User, Warnings};
-use registry::{Engine, Kind, Payload, ResourceRequest, ResourceResponse};
+use registry::{Engine, Kind, ListChunks, Payload, ResourceRequest, ResourceResponse};
 use serve::{
-    Body, Claims, Context, CpuPool, Delegate, Delegates, Serving,
+    Body, BoxError, ChunkSource, Claims, Context, CpuPool, Delegate, Delegates, Serving,
     websocket::{self, Message, Upgrade},
 };
 use trace::Span;
@@ -379,15 +380,28 @@ impl OwnedRequest {
     }
 }
 
+/// The chunks of a list as a body has them.
+struct ListSource(Box<dyn ListChunks>);
+
+impl ChunkSource for ListSource {
+    fn next_chunk(&mut self) -> Option<Result<Bytes, BoxError>> {
+        self.0.next().map(|chunk| chunk.map_err(Into::into))
+    }
+
+    fn compress_next(&mut self, gzip: &mut GzipWriter) -> Option<Result<(), BoxError>> {
+        self.0.compress_next(gzip).map(|written| written.map_err(Into::into))
+    }
+}
+
 fn response(answer: ResourceResponse, pool: Option<&CpuPool>) -> Response<Body> {
     let body = match answer.payload {
         Payload::Bytes(bytes) => Body::full(bytes),
-        Payload::Chunks(chunks) => Body::chunks(chunks.map(|chunk| chunk.map_err(Into::into))),
+        Payload::Chunks(chunks) => Body::chunks_of(Box::new(ListSource(chunks))),
         Payload::CostlyChunks(chunks) => {
-            let chunks = chunks.map(|chunk| chunk.map_err(Into::into));
+            let chunks = Box::new(ListSource(chunks));
             match pool {
-                Some(pool) => Body::pooled_chunks(chunks, pool.clone()),
-                None => Body::chunks(chunks),
+                Some(pool) => Body::pooled_chunks_of(chunks, pool.clone()),
+                None => Body::chunks_of(chunks),
             }
         }
         Payload::Stream(stream) => Body::events(stream),

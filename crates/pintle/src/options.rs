@@ -139,6 +139,8 @@ pub(crate) struct Options {
     pub(crate) storage_prefix: String,
     /// Which resources bypass the watch cache.
     pub(crate) watch_cache: WatchCache,
+    /// What the process keeps of objects in other encodings than JSON.
+    pub(crate) encoding_cache_bytes: usize,
     /// Objects are counted for the metrics.
     pub(crate) count_metric: bool,
     /// Interval at which the size of the store is measured; `None` for never.
@@ -382,6 +384,7 @@ impl Options {
             in_memory: etcd::in_memory(parsed),
             storage_prefix: storage_prefix(parsed),
             watch_cache: WatchCache::from_flags(parsed, errors, &mut warnings),
+            encoding_cache_bytes: watch_cache::encoding_cache_bytes(parsed, errors),
             count_metric: !duration(parsed, "etcd-count-metric-poll-period").is_zero(),
             size_metric_interval: Some(duration(parsed, "etcd-db-metric-poll-interval"))
                 .filter(|interval| !interval.is_zero()),

@@ -1,5 +1,6 @@
 //! Storage and watch metrics by resource, read from the watch caches at each scrape.
 
+mod encodings;
 mod reads;
 
 use std::collections::HashMap;
@@ -35,6 +36,7 @@ pub(crate) fn register(
     let extensions = extensions.clone();
     let collector = ResourceCollector { kinds: kinds.to_vec(), extensions, families, descs };
     registry.register(Box::new(collector)).expect("registered once");
+    registry.register(Box::new(encodings::EncodingCollector::new())).expect("registered once");
 }
 
 /// The metrics that `--etcd-count-metric-poll-period=0` disables.

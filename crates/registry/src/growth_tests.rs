@@ -67,7 +67,10 @@ async fn lists_and_tables_are_written_in_linear_time() {
     assert_linear("protobuf", 300, entries, |entries| {
         let message = |entry: &Arc<Entry>| protobuf_response::message(engine, kind, entry).unwrap();
         let messages: Vec<Bytes> = entries.iter().map(message).collect();
-        consume(protobuf_response::list(kind.gvk(), &ListHead::default(), messages));
+        let bytes = messages.iter().map(|item| protobuf_response::item_len(item)).sum();
+        let (gvk, head) = (kind.gvk(), ListHead::default());
+        let messages = messages.into_iter().map(Ok);
+        consume(Payload::Chunks(protobuf_response::list_chunks(gvk, &head, bytes, messages)));
     });
 }
 

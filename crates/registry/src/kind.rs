@@ -323,18 +323,16 @@ impl Kind {
     }
 
     /// The same of a cached object, in this version.
-    pub(crate) fn metadata_of<'a>(&self, entry: &'a Entry) -> Result<Cow<'a, [u8]>, ApiError> {
-        let range = entry.meta.0 as usize..entry.meta.1 as usize;
+    pub(crate) fn metadata_of(&self, entry: &Entry) -> Result<Bytes, ApiError> {
         if self.lone_metadata().is_none() {
-            return Ok(Cow::Borrowed(&entry.json[range]));
+            return Ok(entry.json.slice(entry.meta.0 as usize..entry.meta.1 as usize));
         }
+        let make = || Ok(self.metadata(&self.raw_metadata(entry)?)?.into_owned().into());
         // Invariant: only custom resources keep it, because others keep their protobuf in the same slot.
         if self.is_remote() || !self.is_custom() {
-            let own = self.raw_metadata(entry)?;
-            return Ok(Cow::Owned(self.metadata(&own)?.into_owned()));
+            return make();
         }
-        let made = || self.metadata(&entry.json[range]).map(|made| made.into_owned().into());
-        Ok(Cow::Borrowed(entry.try_encoding(SLOT_METADATA, made)?))
+        entry.try_encoding(SLOT_METADATA, make)
     }
 
     /// The metadata of a cached object in this version, with its keys in any order.
@@ -414,10 +412,12 @@ impl Kind {
     /// Converts entries of other versions in one batch; the results are cached in the entries.
     pub(crate) async fn prepare(&self, entries: &[&Arc<Entry>]) -> Result<(), ApiError> {
         let Some(remote) = self.remote() else { return Ok(()) };
-        let version = self.version_number();
+        let view = self.view_slot();
         let missing: Vec<&&Arc<Entry>> = entries
             .iter()
-            .filter(|entry| !self.is_own_version(&entry.json) && entry.view(version).is_none())
+            .filter(|entry| {
+                !self.is_own_version(&entry.json) && entry.cached_encoding(view).is_none()
+            })
             .collect();
         if missing.is_empty() {
             return Ok(());
@@ -426,7 +426,8 @@ impl Kind {
         let api_version = self.group_version().to_string();
         let converted = remote.convert(objects, &api_version).await?;
         for (entry, object) in missing.iter().zip(converted) {
-            entry.keep_view(version, self.encode(&object));
+            // Invariant: it stays until `view` asks for it, and no watcher calls the webhook again.
+            entry.pin_encoding(view, &self.encode(&object));
         }
         Ok(())
     }
@@ -498,17 +499,20 @@ impl Kind {
         }
     }
 
-    /// A cached object, converted to this version; the conversion is made once. Err: the conversion
-    /// failed. An object of another version must never be served instead.
+    /// Where an entry keeps the object in this version.
+    fn view_slot(&self) -> u32 {
+        SLOT_VIEWS + self.version_number() as u32
+    }
+
+    /// A cached object, converted to this version. Err: the conversion failed. An object of another
+    /// version must never be served instead.
     pub(crate) fn view(&self, entry: &Entry) -> Result<Bytes, ApiError> {
         let Some(conversion) = &self.conversion else { return Ok(entry.json.clone()) };
-        let version = self.version_number();
-        if let Some(view) = entry.view(version) {
-            return Ok(view);
-        }
         if conversion.remote().is_none() {
-            let view = self.converted(&**conversion, &entry.json)?;
-            entry.keep_view(version, view.clone());
+            let convert = || self.converted(&**conversion, &entry.json);
+            return entry.try_encoding(self.view_slot(), convert);
+        }
+        if let Some(view) = entry.cached_encoding(self.view_slot()) {
             return Ok(view);
         }
         if self.is_own_version(&entry.json) {
@@ -525,11 +529,16 @@ impl Kind {
 }
 
 /// The numbers of the other encodings that a cache entry keeps.
-pub(crate) const SLOT_PROTOBUF: usize = 0;
+pub(crate) const SLOT_PROTOBUF: u32 = 0;
 /// Custom resources have no protobuf, but their metadata in another order.
-const SLOT_METADATA: usize = SLOT_PROTOBUF;
-pub(crate) const SLOT_CONVERTED_PROTOBUF: usize = 1;
-pub(crate) const SLOT_ROW: usize = 2;
+const SLOT_METADATA: u32 = SLOT_PROTOBUF;
+pub(crate) const SLOT_CONVERTED_PROTOBUF: u32 = 1;
+pub(crate) const SLOT_ROW: u32 = 2;
+/// The object as a compressed piece of a list ([`crate::list_pieces`]), in JSON and in protobuf.
+pub(crate) const SLOT_JSON_PIECE: u32 = 3;
+pub(crate) const SLOT_PROTOBUF_PIECE: u32 = 4;
+/// The object in other versions; there may be any number of them.
+const SLOT_VIEWS: u32 = 16;
 
 /// The release in `v1beta1 Foo is deprecated in v1.25+, unavailable in v1.29+; use …`.
 pub(crate) fn removed_release(warning: &str) -> Option<&str> {

@@ -22,6 +22,7 @@ mod get;
 mod growth_tests;
 mod kind;
 mod list;
+mod list_pieces;
 mod managed_fields;
 mod managed_fields_conversions;
 mod object_meta;
@@ -61,7 +62,7 @@ pub use feature_gated_fields::{FeatureGatedFields, FieldPattern, GatedRule};
 pub use kind::{Conversion, Kind, RemoteConverter, SelectableSource};
 pub use options::DeleteOptions;
 pub use resource_request::{Engine, RegistryOptions, ResourceRequest, serve};
-pub use resource_response::{Payload, ResourceResponse};
+pub use resource_response::{ListChunks, Payload, ResourceResponse};
 pub use storage::{Follower, Storage, StorageOptions};
 pub use storage_codec::{AsJson, StorageCodec};
 pub use strategy::{

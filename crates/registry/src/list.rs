@@ -6,13 +6,15 @@ use std::{
 };
 
 use bytes::Bytes;
+use codec::gzip::GzipWriter;
 use meta::{ApiError, Str};
 use store::{Entry, ListCounters, ReadMetrics, Snapshot, StoreError};
 
 use crate::{
-    Payload, ResourceResponse, Storage, computed_resource,
+    ListChunks, Payload, ResourceResponse, Storage, computed_resource,
     continue_token::Continue,
     get::storage,
+    list_pieces::ListPieces,
     options::{EXACT, ListOptions},
     resource_request::ResourceRequest,
     response_format::{self, ItemWriter, ResponseFormat},
@@ -82,6 +84,8 @@ pub(crate) struct Items {
     ready: VecDeque<Arc<Entry>>,
     /// None: `ready` is all.
     rest: Option<Cursor>,
+    /// They follow each other in the watch cache: none was left out by a selector.
+    consecutive: bool,
 }
 
 struct Cursor {
@@ -98,11 +102,17 @@ const PAGE_ENTRIES: usize = 64;
 
 impl Items {
     pub(crate) fn of(entries: impl IntoIterator<Item = Arc<Entry>>) -> Self {
-        Self { ready: entries.into_iter().collect(), rest: None }
+        Self { ready: entries.into_iter().collect(), rest: None, consecutive: false }
     }
-}
 
-impl Items {
+    pub(crate) fn consecutive(self, consecutive: bool) -> Self {
+        Self { consecutive, ..self }
+    }
+
+    pub(crate) fn are_consecutive(&self) -> bool {
+        self.consecutive
+    }
+
     /// Whether many entries may be looked at for one that matches.
     fn are_searched(&self) -> bool {
         self.rest.as_ref().is_some_and(|cursor| {
@@ -154,7 +164,7 @@ pub(crate) async fn find(
     let metrics = (!storage.from_store).then(|| storage.cache.read_metrics());
     let prefix = storage.key_prefix(&request.info.namespace);
     let head = ListHead { revision: snapshot.revision, ..ListHead::default() };
-    let cached = storage.is_cached();
+    let (cached, in_cache) = (storage.is_cached(), !storage.from_store);
 
     let after = start.as_ref().map(|start| before(Str::new(format!("{prefix}{}", start.start))));
     check_readable(request, &selection, &snapshot, after.as_deref())?;
@@ -173,7 +183,7 @@ pub(crate) async fn find(
             .map(|metrics| if is_indexed { &metrics.indexed_lists } else { &metrics.cache_lists });
         if paged {
             let by_name_or_index: Vec<Arc<Entry>> = by_name_or_index.collect();
-            let part = Part { prefix: &prefix, continued: false, with_slash: cached };
+            let part = Part { prefix: &prefix, continued: false, with_slash: cached, in_cache };
             let entries = by_name_or_index.iter();
             return Ok(page(options, &snapshot, &part, entries, &selection, counters));
         }
@@ -196,7 +206,7 @@ pub(crate) async fn find(
     if paged {
         let walk = first.iter().chain(snapshot.range(&prefix, after.as_deref()));
         let counters = metrics.map(|metrics| &metrics.cache_lists);
-        let part = Part { prefix: &prefix, continued, with_slash: cached };
+        let part = Part { prefix: &prefix, continued, with_slash: cached, in_cache };
         return Ok(page(options, &snapshot, &part, walk, &selection, counters));
     }
     let ready: VecDeque<_> = first.into_iter().filter(|entry| selection.matches(entry)).collect();
@@ -205,8 +215,9 @@ pub(crate) async fn find(
         metrics.cache_lists.add(ready.len(), ready.len());
     }
     let metrics = metrics.cloned();
+    let consecutive = selection.is_everything() && in_cache;
     let rest = Some(Cursor { snapshot, prefix, after, selection, metrics });
-    Ok(ListResult { items: Items { ready, rest }, head })
+    Ok(ListResult { items: Items { ready, rest, consecutive }, head })
 }
 
 /// Fails if a listed range after `after` has an object that cannot be read: a client would take it
@@ -323,6 +334,8 @@ struct Part<'a> {
     continued: bool,
     /// See [`Continue::with_slash`].
     with_slash: bool,
+    /// Its entries are those of the watch cache.
+    in_cache: bool,
 }
 
 /// One page of the entries.
@@ -364,7 +377,8 @@ fn page<'a>(
             head.remaining = Some(remaining as u64);
         }
     }
-    ListResult { items: Items::of(taken), head }
+    let consecutive = selection.is_everything() && part.in_cache;
+    ListResult { items: Items::of(taken).consecutive(consecutive), head }
 }
 
 /// A token has the first key of the next page; cursors need the last key of the previous one.
@@ -380,6 +394,8 @@ pub(crate) struct Chunks {
     items: Items,
     writer: Box<dyn ItemWriter>,
     state: State,
+    /// None: nothing of the list is kept compressed.
+    pieces: Option<ListPieces>,
 }
 
 enum State {
@@ -392,11 +408,22 @@ enum State {
 /// small enough that thousands of lists at once fit into memory.
 const CHUNK_BYTES: usize = 128 * 1024;
 
+/// So many objects are converted in a millisecond.
+const REMADE_ITEMS: usize = 32;
+
 impl Chunks {
     pub(crate) fn payload(items: Items, writer: Box<dyn ItemWriter>) -> Payload {
-        let costly = writer.is_costly() || items.are_searched();
-        let chunks = Box::new(Self { items, writer, state: State::Head });
+        // What was prepared may have found no place to be kept.
+        let remade = writer.needs_prepared() && items.ready.len() > REMADE_ITEMS;
+        let costly = writer.is_costly() || remade || items.are_searched();
+        let pieces = writer.piece_slot().filter(|_| items.consecutive).map(ListPieces::new);
+        let chunks = Box::new(Self { items, writer, state: State::Head, pieces });
         if costly { Payload::CostlyChunks(chunks) } else { Payload::Chunks(chunks) }
+    }
+
+    fn end(&mut self, empty: bool, out: &mut Vec<u8>) {
+        self.writer.tail(empty, out);
+        self.state = State::Done;
     }
 }
 
@@ -415,8 +442,7 @@ impl Iterator for Chunks {
         };
         while chunk.len() < CHUNK_BYTES {
             let Some(entry) = self.items.next() else {
-                self.writer.tail(first, &mut chunk);
-                self.state = State::Done;
+                self.end(first, &mut chunk);
                 return Some(Ok(chunk.into()));
             };
             if chunk.capacity() < CHUNK_BYTES {
@@ -428,12 +454,50 @@ impl Iterator for Chunks {
                 self.state = State::Done;
                 return Some(Err(error));
             }
+            if let Some(pieces) = self.pieces.as_mut().filter(|_| !first) {
+                pieces.follow(entry);
+            }
             first = false;
         }
         self.state = State::Items { first };
         Some(Ok(chunk.into()))
     }
 }
+
+impl ListChunks for Chunks {
+    fn compress_next(&mut self, gzip: &mut GzipWriter) -> Option<Result<(), ApiError>> {
+        let Some(pieces) = self.pieces.as_mut().filter(|pieces| pieces.follow_any()) else {
+            let chunk = self.next()?;
+            return Some(chunk.map(|chunk| gzip.write(&chunk)));
+        };
+        if matches!(self.state, State::Done) {
+            return None;
+        }
+        let output_max = gzip.output_len() + CHUNK_BYTES;
+        let mut compressed = 0;
+        while compressed < COMPRESSED_BYTES && gzip.output_len() < output_max {
+            let Some(entry) = self.items.next() else {
+                let mut end = Vec::new();
+                self.end(false, &mut end);
+                gzip.write(&end);
+                break;
+            };
+            let written =
+                meta::cancel::check().and_then(|()| pieces.write(entry, &*self.writer, gzip));
+            match written {
+                Ok(bytes) => compressed += bytes,
+                Err(error) => {
+                    self.state = State::Done;
+                    return Some(Err(error));
+                }
+            }
+        }
+        Some(Ok(()))
+    }
+}
+
+/// So much is compressed in a millisecond or two.
+const COMPRESSED_BYTES: usize = 4 * CHUNK_BYTES;
 
 #[cfg(test)]
 mod tests;

@@ -41,24 +41,22 @@ pub(crate) async fn list(
 ) -> Result<Payload, ApiError> {
     let (engine, kind) = (request.engine, request.kind);
     let mut items = Vec::new();
-    let (mut item_bytes, mut kept_bytes) = (0, 0);
+    let (mut item_bytes, mut kept_bytes, mut costly) = (0, 0, false);
     for entry in found {
-        let kept = match shared(kind, &entry) {
-            Some(message) => {
-                item_bytes += item_len(&message);
-                Some(message)
-            }
-            None => {
-                let message = made(engine, kind, &entry)?;
-                item_bytes += item_len(&message);
-                kept_bytes += message.len();
-                (kept_bytes <= KEPT_BYTES_MAX).then_some(message)
-            }
-        };
+        let mut kept = None;
+        if let Some(message) = shared(kind, &entry) {
+            // Not kept: it would hold the whole message of the object.
+            item_bytes += item_len(&message);
+        } else {
+            let message = made(engine, kind, &entry)?;
+            item_bytes += item_len(&message);
+            kept_bytes += message.len();
+            kept = (kept_bytes <= KEPT_BYTES_MAX).then_some(message);
+            costly = costly || kept.is_none();
+        }
         items.push((entry, kept));
         yield_after(items.len()).await?;
     }
-    let costly = items.iter().any(|(_, kept)| kept.is_none());
     let items =
         MetadataItems { engine: engine.clone(), kind: kind.clone(), items: items.into_iter() };
     let gvk = format.metadata_kind("PartialObjectMetadataList");
@@ -81,12 +79,12 @@ impl Iterator for MetadataItems {
 
     fn next(&mut self) -> Option<Self::Item> {
         let (entry, kept) = self.items.next()?;
-        let make = || {
-            meta::cancel::check()?;
-            // Invariant: the bytes that were counted before, also if the object was encoded meanwhile.
-            made(&self.engine, &self.kind, &entry)
-        };
-        Some(kept.map_or_else(make, Ok))
+        // Invariant: the bytes that were counted before, from wherever they come.
+        if let Some(message) = kept.or_else(|| shared(&self.kind, &entry)) {
+            return Some(Ok(message));
+        }
+        let checked = meta::cancel::check();
+        Some(checked.and_then(|()| made(&self.engine, &self.kind, &entry)))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -105,7 +103,7 @@ fn shared(kind: &Kind, entry: &Entry) -> Option<Bytes> {
     let message = entry.cached_encoding(SLOT_PROTOBUF)?;
     let metadata = kind.schema.get(kind.ty()).field("metadata")?;
     let is_first = metadata.tag == METADATA_TAG && metadata.within.is_empty();
-    let len = protobuf::first_field_len(message, METADATA_TAG).filter(|_| is_first)?;
+    let len = protobuf::first_field_len(&message, METADATA_TAG).filter(|_| is_first)?;
     Some(message.slice(..len))
 }
 

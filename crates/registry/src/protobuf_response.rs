@@ -1,30 +1,46 @@
 //! Protobuf responses: cached messages in their envelopes.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use codec::protobuf;
+use http::header::ACCEPT_ENCODING;
 use meta::{ApiError, GroupVersionKind};
 use store::Entry;
 
 use crate::{
-    Kind, Payload, decode,
-    kind::{SLOT_CONVERTED_PROTOBUF, SLOT_PROTOBUF},
-    list::ListHead,
-    resource_request::Engine,
-    response_format::append,
+    Kind, ListChunks, Payload, decode,
+    kind::{SLOT_CONVERTED_PROTOBUF, SLOT_PROTOBUF, SLOT_PROTOBUF_PIECE},
+    list::{self, Items, ListHead},
+    resource_request::{Engine, ResourceRequest},
+    response_format::{ItemWriter, append, yield_after},
 };
 
-/// The message of a cached object without its envelope, made once. A failure is not cached.
+/// The message of a cached object without its envelope; kept if there is a place for it. A failure is not kept.
 pub(crate) fn message(engine: &Engine, kind: &Kind, entry: &Entry) -> Result<Bytes, ApiError> {
-    let slot = if kind.conversion.is_none() { SLOT_PROTOBUF } else { SLOT_CONVERTED_PROTOBUF };
-    let make = || {
-        let object = kind.decode(&kind.view(entry)?)?;
-        let message = protobuf::encode(&object, engine.tables(), &kind.schema, kind.ty());
-        message.map(Bytes::from).map_err(|error| {
-            tracing::error!(key = %entry.key, "cannot encode an object as protobuf: {error}");
-            not_encoded(&error)
-        })
+    entry.try_encoding(slot(kind), || made(engine, kind, entry))
+}
+
+fn slot(kind: &Kind) -> u32 {
+    if kind.conversion.is_none() { SLOT_PROTOBUF } else { SLOT_CONVERTED_PROTOBUF }
+}
+
+fn made(engine: &Engine, kind: &Kind, entry: &Entry) -> Result<Bytes, ApiError> {
+    let json = kind.view(entry)?;
+    let (tables, schema, ty) = (engine.tables(), &kind.schema, kind.ty());
+    let message = if schema.has_raw_fields(ty) {
+        protobuf::encode(&kind.decode(&json)?, tables, schema, ty)
+    } else {
+        protobuf::encode_json(&json, tables, schema, ty)
     };
-    entry.try_encoding(slot, make).cloned()
+    let message = message.map_err(|error| {
+        tracing::error!(key = %entry.key, "cannot encode an object as protobuf: {error}");
+        not_encoded(&error)
+    })?;
+    if kind.conversion.is_none() {
+        entry.set_protobuf_len(message.len());
+    }
+    Ok(message.into())
 }
 
 /// Compat: an encoder's error is a 500 without a reason.
@@ -49,16 +65,103 @@ pub(crate) fn seal_json(
     Ok(sealed.map_err(|error| not_encoded(&error))?.into())
 }
 
-/// A list. A message begins with its length, so all items have to be encoded before the first byte
-/// is sent; they are shared with the cache and copied chunk by chunk.
-pub(crate) fn list(gvk: &GroupVersionKind, head: &ListHead, items: Vec<Bytes>) -> Payload {
-    let item_bytes = items.iter().map(|item| item_len(item)).sum();
-    Payload::Chunks(list_chunks(gvk, head, item_bytes, items.into_iter().map(Ok)))
+/// A list. A message begins with its length, so the lengths of all items are needed before the first byte is sent. Entries
+/// remember theirs; where one does not, the object is encoded. What is not kept with an entry is encoded again when its chunk
+/// is sent, so that a list of any size costs little memory.
+pub(crate) async fn list(
+    request: &ResourceRequest<'_>,
+    head: &ListHead,
+    found: Items,
+) -> Result<Payload, ApiError> {
+    let (engine, kind) = (request.engine, request.kind);
+    // Where the pieces of the compressed list are kept, keeping the messages too would be a waste.
+    let in_pieces = kind.conversion.is_none() && found.are_consecutive() && accepts_gzip(request);
+    let is_consecutive = found.are_consecutive();
+    let mut entries = Vec::new();
+    let (mut item_bytes, mut remade_bytes) = (0, 0);
+    for entry in found {
+        let known = entry.protobuf_len().filter(|_| kind.conversion.is_none());
+        let len = match known {
+            Some(len) => len,
+            None if in_pieces => made(engine, kind, &entry)?.len(),
+            None => message(engine, kind, &entry)?.len(),
+        };
+        item_bytes += field_len(len);
+        remade_bytes += if entry.has_encoding(slot(kind)) { 0 } else { len };
+        entries.push(entry);
+        yield_after(entries.len()).await?;
+    }
+    let gvk = kind.group_version().with_kind(&kind.facts.list_kind);
+    let start = list_start(&gvk, head, item_bytes);
+    let costly = remade_bytes > REMADE_BYTES_MAX;
+    let writer = ProtobufItems { engine: engine.clone(), kind: kind.clone(), start, costly };
+    let items = Items::of(entries).consecutive(is_consecutive);
+    Ok(list::Chunks::payload(items, Box::new(writer)))
+}
+
+fn accepts_gzip(request: &ResourceRequest<'_>) -> bool {
+    let accepted = request.headers.get(ACCEPT_ENCODING);
+    accepted.is_some_and(|accepted| codec::gzip::is_accepted(accepted.as_bytes()))
+}
+
+/// So much is encoded in less time than it takes to change threads a few times.
+const REMADE_BYTES_MAX: usize = 32 << 10;
+
+struct ProtobufItems {
+    engine: Arc<Engine>,
+    kind: Arc<Kind>,
+    start: Vec<u8>,
+    costly: bool,
+}
+
+impl ItemWriter for ProtobufItems {
+    fn needs_prepared(&self) -> bool {
+        false
+    }
+
+    fn prepare(&self, _entry: &Entry) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    fn is_costly(&self) -> bool {
+        self.costly
+    }
+
+    fn head(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.start);
+    }
+
+    /// Invariant: as long as it was when it was counted, because an entry does not change.
+    fn item(&self, entry: &Entry, _first: bool, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        write_bytes(out, 2, &message(&self.engine, &self.kind, entry)?);
+        Ok(())
+    }
+
+    fn piece_slot(&self) -> Option<u32> {
+        self.kind.conversion.is_none().then_some(SLOT_PROTOBUF_PIECE)
+    }
+
+    fn piece_text(&self, entry: &Entry, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        let message = match entry.cached_encoding(SLOT_PROTOBUF) {
+            Some(message) => message,
+            None => made(&self.engine, &self.kind, entry)?,
+        };
+        write_bytes(out, 2, &message);
+        Ok(())
+    }
+
+    fn tail(&self, _empty: bool, out: &mut Vec<u8>) {
+        write_list_end(out);
+    }
 }
 
 /// The bytes that an item takes in a list.
 pub(crate) fn item_len(item: &[u8]) -> usize {
-    1 + varint_len(item.len()) + item.len()
+    field_len(item.len())
+}
+
+fn field_len(len: usize) -> usize {
+    1 + varint_len(len) + len
 }
 
 /// The chunks of a list whose items take `item_bytes` together.
@@ -67,7 +170,12 @@ pub(crate) fn list_chunks(
     head: &ListHead,
     item_bytes: usize,
     items: impl ExactSizeIterator<Item = Result<Bytes, ApiError>> + Send + Sync + 'static,
-) -> Box<dyn Iterator<Item = Result<Bytes, ApiError>> + Send + Sync> {
+) -> Box<dyn ListChunks> {
+    Box::new(Chunks { start: Some(list_start(gvk, head, item_bytes)), items: Some(items) })
+}
+
+/// What is in front of the items.
+fn list_start(gvk: &GroupVersionKind, head: &ListHead, item_bytes: usize) -> Vec<u8> {
     let mut metadata = Vec::new();
     // selfLink, resourceVersion and continue are written even when empty.
     write_bytes(&mut metadata, 1, b"");
@@ -77,7 +185,7 @@ pub(crate) fn list_chunks(
         write_varint(&mut metadata, 4 << 3);
         write_varint(&mut metadata, remaining);
     }
-    let raw_bytes = 1 + varint_len(metadata.len()) + metadata.len() + item_bytes;
+    let raw_bytes = field_len(metadata.len()) + item_bytes;
 
     let mut start = protobuf::PREFIX.to_vec();
     let mut type_meta = Vec::new();
@@ -87,7 +195,18 @@ pub(crate) fn list_chunks(
     write_varint(&mut start, key(2));
     write_varint(&mut start, raw_bytes as u64);
     write_bytes(&mut start, 1, &metadata);
-    Box::new(Chunks { start: Some(start), items: Some(items) })
+    start
+}
+
+/// contentEncoding and contentType, both empty.
+fn write_list_end(out: &mut Vec<u8>) {
+    write_bytes(out, 3, b"");
+    write_bytes(out, 4, b"");
+}
+
+impl<I> ListChunks for Chunks<I> where
+    I: ExactSizeIterator<Item = Result<Bytes, ApiError>> + Send + Sync
+{
 }
 
 struct Chunks<I> {
@@ -120,9 +239,7 @@ impl<I: ExactSizeIterator<Item = Result<Bytes, ApiError>>> Iterator for Chunks<I
         }
         if items.len() == 0 {
             self.items = None;
-            // contentEncoding and contentType, both empty.
-            write_bytes(&mut chunk, 3, b"");
-            write_bytes(&mut chunk, 4, b"");
+            write_list_end(&mut chunk);
         }
         Some(Ok(chunk.into()))
     }
@@ -160,7 +277,8 @@ mod tests {
         let head = ListHead { revision: 300, continue_token: "c".to_owned(), remaining: Some(7) };
         let items = vec![Bytes::from(vec![1u8; 200]), Bytes::from_static(b"xyz")];
         let gvk = GroupVersionKind::new("", "v1", "PodList");
-        let Payload::Chunks(chunks) = list(&gvk, &head, items) else { panic!("not chunks") };
+        let item_bytes = items.iter().map(|item| item_len(item)).sum();
+        let chunks = list_chunks(&gvk, &head, item_bytes, items.into_iter().map(Ok));
         let all: Vec<u8> = chunks.flatten().flatten().collect();
         let envelope = protobuf::Envelope::open(&all).unwrap();
         assert_eq!((envelope.api_version.as_str(), envelope.kind.as_str()), ("v1", "PodList"));
@@ -219,9 +337,7 @@ mod tests {
     #[test]
     fn an_empty_list_is_whole_too() {
         let gvk = GroupVersionKind::new("", "v1", "PodList");
-        let Payload::Chunks(chunks) = list(&gvk, &ListHead::default(), Vec::new()) else {
-            panic!("not chunks")
-        };
+        let chunks = list_chunks(&gvk, &ListHead::default(), 0, std::iter::empty());
         let all: Vec<u8> = chunks.flatten().flatten().collect();
         assert_eq!(
             protobuf::Envelope::open(&all).unwrap().raw,

@@ -17,6 +17,7 @@ use store::Entry;
 use crate::{
     Kind, Payload, ResourceResponse, audit,
     decode::tree,
+    kind::SLOT_JSON_PIECE,
     list::{Chunks, Items, ListHead, ListResult},
     protobuf_metadata, protobuf_response,
     resource_request::ResourceRequest,
@@ -257,13 +258,8 @@ pub(crate) async fn list(
     let found = recorded(request, format, found).await?;
     let head = found.head;
     if format.media_type == MediaType::Protobuf && format.projection == Projection::Object {
-        let mut messages = Vec::new();
-        for entry in found.items {
-            messages.push(protobuf_response::message(request.engine, kind, &entry)?);
-            yield_after(messages.len()).await?;
-        }
-        let gvk = kind.group_version().with_kind(&kind.facts.list_kind);
-        return Ok(format.answer(200, protobuf_response::list(&gvk, &head, messages)));
+        let payload = protobuf_response::list(request, &head, found.items).await?;
+        return Ok(format.answer(200, payload));
     }
     if format.is_metadata_as_protobuf() {
         let payload = protobuf_metadata::list(request, format, &head, found.items).await?;
@@ -381,7 +377,7 @@ pub(crate) trait ItemWriter: Send + Sync {
     /// Whether [`ItemWriter::prepare`] has anything to do.
     fn needs_prepared(&self) -> bool;
 
-    /// Makes what `item` writes and keeps it with the entry.
+    /// Makes what `item` writes, and keeps it with the entry if there is a place for it.
     fn prepare(&self, entry: &Entry) -> Result<(), ApiError>;
 
     /// Whether an item has to be decoded or encoded.
@@ -391,6 +387,17 @@ pub(crate) trait ItemWriter: Send + Sync {
 
     fn head(&self, out: &mut Vec<u8>);
     fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>) -> Result<(), ApiError>;
+
+    /// Where an entry keeps what `item` writes of it as a compressed piece. None: it is not kept.
+    fn piece_slot(&self) -> Option<u32> {
+        None
+    }
+
+    /// What `item` writes of an entry that is not the first, without keeping anything with it.
+    fn piece_text(&self, entry: &Entry, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        self.item(entry, false, out)
+    }
+
     /// `empty`: there was no item, and `out` ends with what the head wrote.
     fn tail(&self, empty: bool, out: &mut Vec<u8>);
 }
@@ -431,6 +438,10 @@ impl ItemWriter for TypedItems {
         Ok(())
     }
 
+    fn piece_slot(&self) -> Option<u32> {
+        self.kind.conversion.is_none().then_some(SLOT_JSON_PIECE)
+    }
+
     fn tail(&self, _empty: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"]}\n");
     }
@@ -463,6 +474,10 @@ impl ItemWriter for CustomItems {
         }
         append(out, &self.kind.view(entry)?);
         Ok(())
+    }
+
+    fn piece_slot(&self) -> Option<u32> {
+        self.kind.conversion.is_none().then_some(SLOT_JSON_PIECE)
     }
 
     fn tail(&self, _empty: bool, out: &mut Vec<u8>) {

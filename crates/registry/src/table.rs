@@ -90,7 +90,7 @@ impl ItemWriter for TableWriter {
         // Rows are cached for the stored version only.
         if self.kind.conversion.is_none() {
             let row = entry.try_encoding(SLOT_ROW, || Row::of(&self.kind, &entry.json))?;
-            if let Some(row) = Row::read(row) {
+            if let Some(row) = Row::read(&row) {
                 out.extend_from_slice(b"{\"cells\":");
                 row.write(out, self.now);
                 write_object(out, self.include, &entry.json, &metadata);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use codec::gzip::GzipWriter;
 use futures_core::Stream;
 use http_body::{Frame, SizeHint};
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -96,7 +97,25 @@ impl Events {
 pub(crate) struct Chunks {
     /// Already produced, because compression had to look at the beginning.
     pub(crate) ready: VecDeque<Bytes>,
-    pub(crate) rest: Box<dyn Iterator<Item = Result<Bytes, BoxError>> + Send>,
+    pub(crate) rest: Box<dyn ChunkSource>,
+}
+
+/// Makes the chunks of a body one after the other.
+pub trait ChunkSource: Send {
+    fn next_chunk(&mut self) -> Option<Result<Bytes, BoxError>>;
+
+    /// Compresses about as much as the next chunk; `None` after the end. A source that has its chunks compressed already
+    /// writes those. Chunks are not asked for afterwards.
+    fn compress_next(&mut self, gzip: &mut GzipWriter) -> Option<Result<(), BoxError>> {
+        let chunk = self.next_chunk()?;
+        Some(chunk.map(|chunk| gzip.write(&chunk)))
+    }
+}
+
+impl<I: Iterator<Item = Result<Bytes, BoxError>> + Send> ChunkSource for I {
+    fn next_chunk(&mut self) -> Option<Result<Bytes, BoxError>> {
+        self.next()
+    }
 }
 
 impl Body {
@@ -117,8 +136,12 @@ impl Body {
         I: IntoIterator<Item = Result<Bytes, BoxError>>,
         I::IntoIter: Send + 'static,
     {
-        let (ready, rest) = (VecDeque::new(), Box::new(chunks.into_iter()));
-        Self::of(Source::Chunks(Chunks { ready, rest }))
+        Self::chunks_of(Box::new(chunks.into_iter()))
+    }
+
+    /// The same from a source that may have them compressed.
+    pub fn chunks_of(rest: Box<dyn ChunkSource>) -> Self {
+        Self::of(Source::Chunks(Chunks { ready: VecDeque::new(), rest }))
     }
 
     /// The same for chunks that take long to make (tables, compression): each is made on the pool, so
@@ -128,7 +151,12 @@ impl Body {
         I: IntoIterator<Item = Result<Bytes, BoxError>>,
         I::IntoIter: Send + 'static,
     {
-        let chunks = Chunks { ready: VecDeque::new(), rest: Box::new(chunks.into_iter()) };
+        Self::pooled_chunks_of(Box::new(chunks.into_iter()), pool)
+    }
+
+    /// The same from a source that may have them compressed.
+    pub fn pooled_chunks_of(rest: Box<dyn ChunkSource>, pool: CpuPool) -> Self {
+        let chunks = Chunks { ready: VecDeque::new(), rest };
         Self::of(Source::Pooled(PooledChunks::new(Box::new(chunks), pool)))
     }
 
@@ -244,7 +272,7 @@ impl Body {
                 self.source = Source::Empty;
                 Some(Ok(bytes))
             }
-            Source::Chunks(chunks) => chunks.next(),
+            Source::Chunks(chunks) => chunks.next_chunk(),
             Source::Pooled(chunks) => std::task::ready!(chunks.poll_next(cx)),
             Source::Events(events) => std::task::ready!(events.poll_next(cx)).map(Ok),
             Source::ProxiedBody(foreign) => return foreign.poll_frame(cx),
@@ -259,7 +287,7 @@ pub(crate) struct PooledChunks {
     state: Making,
 }
 
-type BoxChunks = Box<dyn Iterator<Item = Result<Bytes, BoxError>> + Send>;
+type BoxChunks = Box<dyn ChunkSource>;
 
 enum Making {
     Idle(BoxChunks),
@@ -286,7 +314,7 @@ impl PooledChunks {
                 Making::Done => return Poll::Ready(None),
                 Making::Idle(mut chunks) => {
                     let running = self.pool.compute(move || {
-                        let chunk = chunks.next();
+                        let chunk = chunks.next_chunk();
                         (chunks, chunk)
                     });
                     self.state = Making::Running(running);
@@ -306,14 +334,12 @@ impl PooledChunks {
     }
 }
 
-impl Iterator for Chunks {
-    type Item = Result<Bytes, BoxError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl ChunkSource for Chunks {
+    fn next_chunk(&mut self) -> Option<Result<Bytes, BoxError>> {
         loop {
             let chunk = match self.ready.pop_front() {
                 Some(chunk) => Ok(chunk),
-                None => self.rest.next()?,
+                None => self.rest.next_chunk()?,
             };
             // An empty DATA frame would only cost the client something.
             if matches!(&chunk, Ok(bytes) if bytes.is_empty()) {
@@ -321,6 +347,12 @@ impl Iterator for Chunks {
             }
             return Some(chunk);
         }
+    }
+
+    fn compress_next(&mut self, gzip: &mut GzipWriter) -> Option<Result<(), BoxError>> {
+        let Some(chunk) = self.ready.pop_front() else { return self.rest.compress_next(gzip) };
+        gzip.write(&chunk);
+        Some(Ok(()))
     }
 }
 

@@ -1,15 +1,13 @@
 //! Compressed answers, under the conditions kube-apiserver sets: only large ones, only for clients that accept gzip, at the fastest level.
 
 use std::collections::VecDeque;
-use std::io::Write;
 
 use bytes::{Bytes, BytesMut};
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use codec::gzip::{self, GzipWriter};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, VARY};
 use http::{HeaderMap, HeaderValue, Response};
 
-use crate::body::{Body, BoxError, Chunks, PooledChunks, Source};
+use crate::body::{Body, BoxError, ChunkSource, Chunks, PooledChunks, Source};
 use crate::cpu_pool::CpuPool;
 
 /// Compresses `response` if the client accepts it and the body is long enough. A watch never is: its events have to leave one
@@ -33,10 +31,10 @@ pub async fn compress(accepted: bool, response: Response<Body>, pool: &CpuPool) 
 
 /// Whether `gzip` is one of the encodings that a request names.
 ///
-/// Compat: only the first header line counts, and a weight (`gzip;q=1.0`) is not understood; both as in kube-apiserver.
+/// Compat: only the first header line counts, as in kube-apiserver.
 pub fn is_accepted(request: &HeaderMap) -> bool {
     let Some(encodings) = request.get(ACCEPT_ENCODING) else { return false };
-    encodings.as_bytes().split(|byte| *byte == b',').any(|token| token.trim_ascii() == b"gzip")
+    gzip::is_accepted(encodings.as_bytes())
 }
 
 /// The source of the response, and whether it is compressed.
@@ -75,7 +73,7 @@ fn beginning(mut chunks: Chunks) -> Beginning {
     let mut seen = 0;
     let mut ready = VecDeque::new();
     while seen <= THRESHOLD_BYTES {
-        match chunks.next() {
+        match chunks.next_chunk() {
             Some(Ok(chunk)) => {
                 seen += chunk.len();
                 ready.push_back(chunk);
@@ -126,47 +124,40 @@ const PIECE_BYTES: usize = 64 * 1024;
 pub(crate) struct GzipChunks {
     chunks: Chunks,
     /// Gone once the trailer is written.
-    encoder: Option<GzEncoder<Vec<u8>>>,
+    gzip: Option<GzipWriter>,
 }
 
 impl GzipChunks {
     fn new(chunks: Chunks) -> Self {
-        let output = Vec::with_capacity(OUTPUT_BYTES);
-        Self { chunks, encoder: Some(GzEncoder::new(output, Compression::new(LEVEL))) }
+        Self { chunks, gzip: Some(GzipWriter::new()) }
     }
 }
 
 impl Iterator for GzipChunks {
     type Item = Result<Bytes, BoxError>;
 
-    /// Feeds the encoder until it has given enough for a frame; `None` when the body is complete.
+    /// Compresses until there is enough for a frame; `None` when the body is complete.
     fn next(&mut self) -> Option<Self::Item> {
-        let mut encoder = self.encoder.take()?;
-        for chunk in self.chunks.by_ref() {
-            if let Err(error) = chunk.and_then(|chunk| Ok(encoder.write_all(&chunk)?)) {
+        let mut gzip = self.gzip.take()?;
+        while let Some(compressed) = self.chunks.compress_next(&mut gzip) {
+            if let Err(error) = compressed {
                 return Some(Err(error));
             }
             if meta::cancel::requested() {
                 return Some(Err("cancelled".into()));
             }
-            if encoder.get_ref().len() >= OUTPUT_BYTES / 2 {
-                let output = std::mem::replace(encoder.get_mut(), Vec::with_capacity(OUTPUT_BYTES));
-                self.encoder = Some(encoder);
+            if gzip.output_len() >= OUTPUT_BYTES {
+                let output = gzip.take_output();
+                self.gzip = Some(gzip);
                 return Some(Ok(output.into()));
             }
         }
-        match encoder.finish() {
-            Ok(output) if output.is_empty() => None,
-            Ok(output) => Some(Ok(output.into())),
-            Err(error) => Some(Err(error.into())),
-        }
+        Some(Ok(gzip.finish().into()))
     }
 }
 
-/// The fastest level: higher ones save a few percent of the bytes and cost several times the time.
-const LEVEL: u32 = 1;
-/// A frame of compressed output is between half of this and somewhat more than this.
-const OUTPUT_BYTES: usize = 32 * 1024;
+/// A frame of compressed output has at least so many bytes.
+const OUTPUT_BYTES: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {

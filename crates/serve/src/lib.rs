@@ -29,7 +29,7 @@ pub mod websocket;
 pub mod zpages;
 
 pub use self::audit::RequestAudit;
-pub use body::Body;
+pub use body::{Body, BoxError, ChunkSource};
 pub use chain::{Chain, Server};
 pub use context::Context;
 pub use cpu_pool::CpuPool;

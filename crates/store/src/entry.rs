@@ -2,11 +2,12 @@
 //! decoding them.
 
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use meta::Str;
-use parking_lot::Mutex;
+
+use crate::CachedEncodings;
 
 /// An object as it is served. Immutable; a new revision is a new entry.
 #[derive(Debug, Default)]
@@ -30,61 +31,67 @@ pub struct Entry {
     pub label_bits: u64,
     /// The selectable fields, in the order in which the resource declares them.
     pub fields: Box<[Str]>,
+    /// The length of the object's protobuf message, which a list needs before it is made; 0 if unknown.
+    pub protobuf_len: AtomicU32,
     /// Other encodings, made on demand.
     pub cached_encodings: CachedEncodings,
 }
 
-/// How many other encodings an entry can hold.
-pub const CACHED_ENCODINGS: usize = 3;
-
-/// Encodings made on demand. Most objects are only ever read as JSON, so an unused set costs two
-/// words.
-#[derive(Debug, Default)]
-pub struct CachedEncodings(OnceLock<Box<OtherEncodings>>);
-
-#[derive(Debug, Default)]
-struct OtherEncodings {
-    encodings: [OnceLock<Bytes>; CACHED_ENCODINGS],
-    /// The object in other served versions. There may be any number of them.
-    views: Mutex<Vec<(usize, Bytes)>>,
-}
-
 impl Entry {
-    /// The `n`th other encoding (below `CACHED_ENCODINGS`; the caller assigns the numbers).
-    pub fn encoding(&self, n: usize, make: impl FnOnce() -> Bytes) -> &Bytes {
-        self.cached_encodings.0.get_or_init(Box::default).encodings[n].get_or_init(make)
+    /// Another encoding of the object, if it is kept. The caller assigns the numbers.
+    pub fn cached_encoding(&self, number: u32) -> Option<Bytes> {
+        self.cached_encodings.get(number)
     }
 
-    /// As [`Entry::encoding`], for an encoding that may fail: a failure is not kept.
+    /// Whether it is kept; does not count as a use.
+    pub fn has_encoding(&self, number: u32) -> bool {
+        self.cached_encodings.has(number)
+    }
+
+    /// Keeps another encoding, if there is a place for it in the [`EncodingCache`](crate::EncodingCache).
+    pub fn keep_encoding(&self, number: u32, encoding: &[u8]) {
+        if self.has_place(encoding.len()) {
+            self.cached_encodings.keep(number, encoding, false);
+        }
+    }
+
+    /// Whether it is worth a try to keep an encoding of about so many bytes. Counts as one try; [`Entry::replace_encoding`]
+    /// is another part of it.
+    pub fn has_place(&self, bytes: usize) -> bool {
+        self.cached_encodings.has_place(bytes)
+    }
+
+    /// Keeps another encoding in the place of what is kept under this number. For callers that asked [`Entry::has_place`].
+    pub fn replace_encoding(&self, number: u32, encoding: &[u8]) {
+        self.cached_encodings.keep(number, encoding, true);
+    }
+
+    /// Keeps another encoding as long as the entry lives, whatever the budget: one that is too costly to be made again.
+    pub fn pin_encoding(&self, number: u32, encoding: &[u8]) {
+        self.cached_encodings.pin(number, encoding);
+    }
+
+    /// Another encoding of the object: what is kept, or what `make` makes. A failure is not kept.
     pub fn try_encoding<E>(
         &self,
-        n: usize,
+        number: u32,
         make: impl FnOnce() -> Result<Bytes, E>,
-    ) -> Result<&Bytes, E> {
-        let slot = &self.cached_encodings.0.get_or_init(Box::default).encodings[n];
-        match slot.get() {
-            Some(kept) => Ok(kept),
-            None => make().map(|made| slot.get_or_init(|| made)),
+    ) -> Result<Bytes, E> {
+        if let Some(kept) = self.cached_encoding(number) {
+            return Ok(kept);
         }
+        let made = make()?;
+        self.keep_encoding(number, &made);
+        Ok(made)
     }
 
-    /// The `n`th other encoding, if it was made already.
-    pub fn cached_encoding(&self, n: usize) -> Option<&Bytes> {
-        self.cached_encodings.0.get()?.encodings[n].get()
+    /// The length of the object's protobuf message; `None` if it was never encoded.
+    pub fn protobuf_len(&self) -> Option<usize> {
+        Some(self.protobuf_len.load(Ordering::Relaxed) as usize).filter(|len| *len > 0)
     }
 
-    /// The object in another served version, if it was converted already.
-    pub fn view(&self, version: usize) -> Option<Bytes> {
-        let views = self.cached_encodings.0.get()?.views.lock();
-        views.iter().find(|(have, _)| *have == version).map(|(_, view)| view.clone())
-    }
-
-    /// Caches the object in another served version.
-    pub fn keep_view(&self, version: usize, view: Bytes) {
-        let mut views = self.cached_encodings.0.get_or_init(Box::default).views.lock();
-        if !views.iter().any(|(have, _)| *have == version) {
-            views.push((version, view));
-        }
+    pub fn set_protobuf_len(&self, len: usize) {
+        self.protobuf_len.store(len as u32, Ordering::Relaxed);
     }
 
     /// The value of the `n`th selectable field.
@@ -129,7 +136,7 @@ impl Entry {
             labels: self.labels.clone(),
             label_bits: self.label_bits,
             fields: self.fields.clone(),
-            cached_encodings: CachedEncodings::default(),
+            ..Self::default()
         })
     }
 }
@@ -250,21 +257,15 @@ mod tests {
     #[test]
     fn an_encoding_is_made_once() {
         let entry = Entry::default();
+        let encoding = |number, text: &'static [u8]| {
+            entry.try_encoding(number, || Ok::<_, ()>(Bytes::from_static(text))).unwrap()
+        };
         assert_eq!(entry.cached_encoding(1), None);
-        assert_eq!(entry.encoding(1, || Bytes::from_static(b"first")), "first");
-        assert_eq!(entry.cached_encoding(1).map(|kept| &kept[..]), Some(&b"first"[..]));
-        assert_eq!(entry.encoding(1, || Bytes::from_static(b"second")), "first");
-        assert_eq!(entry.encoding(0, || Bytes::from_static(b"other")), "other");
-    }
-
-    #[test]
-    fn views_are_kept_by_version() {
-        let entry = Entry::default();
-        assert_eq!(entry.view(7), None);
-        entry.keep_view(7, Bytes::from_static(b"seven"));
-        entry.keep_view(7, Bytes::from_static(b"late"));
-        entry.keep_view(2, Bytes::from_static(b"two"));
-        assert_eq!(entry.view(7).as_deref(), Some(&b"seven"[..]));
-        assert_eq!(entry.view(2).as_deref(), Some(&b"two"[..]));
+        assert_eq!(encoding(1, b"first"), "first");
+        assert_eq!(entry.cached_encoding(1).as_deref(), Some(&b"first"[..]));
+        assert_eq!(encoding(1, b"second"), "first");
+        assert_eq!(encoding(0, b"other"), "other");
+        assert!(entry.try_encoding(2, || Err("failed")).is_err());
+        assert_eq!(entry.cached_encoding(2), None);
     }
 }

@@ -2,7 +2,7 @@
 //! every read and every watch from memory with bytes ready to send.
 //!
 //! Reading order: `backend` (the interface), `memory` (its model), `embedded` (the default store on
-//! disk), `encrypt` (encryption at rest, wraps a backend), then the read path: `entry`, `snapshot`,
+//! disk), `encrypt` (encryption at rest, wraps a backend), then the read path: `entry`, `encoding_cache`, `snapshot`,
 //! `event`, `ring`, `watcher` (and its `timer`), `cache`, `reflector`, and `consistency`, which compares a
 //! cache with its backend. `read_metrics` has counters. `failpoint` has the points
 //! at which tests crash the store.
@@ -14,6 +14,7 @@ pub mod memory;
 
 mod cache;
 mod consistency;
+mod encoding_cache;
 mod entry;
 mod event;
 mod failpoint;
@@ -34,7 +35,8 @@ pub use backend::{
 pub use cache::{Cache, CacheOptions, ReadError};
 pub use consistency::Consistency;
 pub use embedded::{Embedded, EmbeddedOptions};
-pub use entry::{CACHED_ENCODINGS, CachedEncodings, Entry, Materialize, label_bits};
+pub use encoding_cache::{CachedEncodings, ENCODING_CACHE_BYTES, EncodingCache};
+pub use entry::{Entry, Materialize, label_bits};
 pub use event::{Event, EventKind};
 pub use memory::MemoryBackend;
 pub use read_metrics::{DurationHistogram, ListCounters, ReadMetrics};

@@ -1,5 +1,9 @@
 //! `/metrics`: values and names of the metrics that dashboards use.
 
+use std::io::Read as _;
+
+use bytes::Bytes;
+use http::Request;
 use integration::{Flavour, Http, Server, eventually};
 use serde_json::json;
 
@@ -387,4 +391,45 @@ fn every_metric_has_a_help_and_begins_anew_when_metrics_are_deleted() {
         checked += 1;
     }
     assert!(checked > 15, "only {checked} metrics had counted something");
+}
+
+/// Lists are the same bytes with a cache of encodings of any size, and compressed.
+#[test]
+fn encodings_are_kept_within_their_budget() {
+    if Flavour::from_env().is_peer() {
+        return;
+    }
+    for (size, bytes_max) in [("0", 0), ("256Ki", 256 << 10), ("64Mi", 64 << 20)] {
+        let flag = format!("--encoding-cache-size={size}");
+        let server = Server::with(Flavour::from_env(), &[&flag]);
+        let http = server.http();
+        let path = format!("/api/v1/namespaces/{}/configmaps", server.namespace("encodings"));
+        for n in 0..40 {
+            let lines: String =
+                (0..300).map(|line| format!("line {line} of {n}, {}\n", n * line)).collect();
+            let object =
+                json!({"metadata": {"name": format!("cm-{n:02}")}, "data": {"lines": lines}});
+            http.post(&path, &object).expect(201);
+        }
+        let get = |accept: &str, encoding: &str| {
+            let request = Request::get(&path).header("accept", accept);
+            let request = request.header("accept-encoding", encoding).body(Bytes::new());
+            http.request(request.expect("a valid request"))
+        };
+        for accept in ["application/json", "application/vnd.kubernetes.protobuf"] {
+            for round in 0..3 {
+                let (plain, packed) = (get(accept, "identity"), get(accept, "gzip"));
+                assert_eq!(packed.header("content-encoding"), Some("gzip"), "{accept}");
+                let mut unpacked = Vec::new();
+                let mut decoder = flate2::read::MultiGzDecoder::new(&packed.body[..]);
+                decoder.read_to_end(&mut unpacked).expect("valid gzip");
+                assert!(unpacked == plain.body, "{accept} in round {round} with {size}");
+            }
+        }
+        let bytes = metric(&http, "pintle_encoding_cache_bytes", &[]).expect("a metric");
+        assert!(bytes <= f64::from(bytes_max) && (bytes > 0.0) == (bytes_max > 0), "{bytes}");
+        let full = metric(&http, "pintle_encoding_cache_full_total", &[]).expect("a metric");
+        assert_eq!(full > 0.0, size == "256Ki", "{full} with {size}");
+        metric(&http, "pintle_encoding_cache_evictions_total", &[]).expect("a metric");
+    }
 }

@@ -13,6 +13,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ),
     ("cert-dir", "everything generated lives under --data-dir or in memory, which needs no root"),
     ("data-dir", "Pintle's own flag: the embedded store"),
+    ("encoding-cache-size", "Pintle's own flag: kube-apiserver encodes for each request"),
     ("service-cluster-ip-range", "kube-apiserver falls back to the same range, with a warning"),
     ("standalone-controllers", "Pintle's own flag: the loops of a controller manager"),
 ];

@@ -116,6 +116,7 @@ fn flags_reach_their_options() {
         "--feature-gates=WatchList=false",
         "--runtime-config=apps/v1=false",
         "--watch-cache=false",
+        "--encoding-cache-size=1500Ki",
         "-v2",
         "--logging-format=json",
     ])
@@ -129,6 +130,7 @@ fn flags_reach_their_options() {
     assert_eq!(options.external_hostname, "h");
     assert_eq!(options.compaction_interval, None);
     assert!(options.watch_cache.is_off(&meta::GroupResource::new("", "pods")));
+    assert_eq!(options.encoding_cache_bytes, 1500 << 10);
     assert_eq!(options.http2_max_streams_per_connection, 7);
     assert_eq!(options.delete_collection_workers, 1);
     assert_eq!(options.version.git_version, "v1.36.4-x");
@@ -142,7 +144,15 @@ fn flags_reach_their_options() {
 
 #[test]
 fn every_broken_rule_is_reported() {
-    let cases: [(&[&str], &[&str]); 24] = [
+    let cases: [(&[&str], &[&str]); 26] = [
+        (
+            &["--encoding-cache-size=much"],
+            &["--encoding-cache-size must be a size such as 64Mi, or 0: \"much\""],
+        ),
+        (
+            &["--encoding-cache-size=-1Mi"],
+            &["--encoding-cache-size must be a size such as 64Mi, or 0: \"-1Mi\""],
+        ),
         (
             &["--admission-control=PodSecurity,Nothing", "--enable-admission-plugins=AlwaysDeny"],
             &[

@@ -1,8 +1,8 @@
-//! `--watch-cache` and `--watch-cache-sizes`.
+//! `--watch-cache`, `--watch-cache-sizes` and `--encoding-cache-size`.
 
 use std::collections::HashMap;
 
-use meta::GroupResource;
+use meta::{GroupResource, quantity::Quantity};
 
 use crate::flags::Parsed;
 
@@ -49,6 +49,16 @@ impl WatchCache {
     pub(crate) fn is_off(&self, resource: &GroupResource) -> bool {
         self.off || self.named.get(resource).copied().unwrap_or(false)
     }
+}
+
+/// `--encoding-cache-size`
+pub(super) fn encoding_cache_bytes(parsed: &Parsed, errors: &mut Vec<String>) -> usize {
+    let text = parsed.text("encoding-cache-size");
+    let bytes = Quantity::parse(&text).ok().and_then(|size| usize::try_from(size.value()).ok());
+    bytes.unwrap_or_else(|| {
+        errors.push(format!("--encoding-cache-size must be a size such as 64Mi, or 0: {text:?}"));
+        0
+    })
 }
 
 /// `pods`, `deployments.apps`

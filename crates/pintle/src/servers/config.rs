@@ -15,7 +15,7 @@ use registry::{Engine, Kind, RegistryOptions};
 use schema::{ResourceFacts, Schema, openapi::Describe as _};
 use serve::{CpuPool, StorageVersions, metrics::Metrics, pki::Pki, tls::Tls};
 use store::{
-    Backend,
+    Backend, EncodingCache,
     encrypt::{Encrypted, Encryption},
 };
 
@@ -81,6 +81,7 @@ impl Config {
         mut definitions: Definitions,
         tasks: Tasks,
     ) -> Result<Self, String> {
+        EncodingCache::process().set_bytes_max(options.encoding_cache_bytes);
         let egress = egress::selector(&options)?;
         let stores = Stores::open(&options, egress::dialer(&egress, EgressType::Etcd), &tasks)?;
         stores.reachable(&options).await?;
