@@ -317,6 +317,7 @@ impl Parts {
             warnings,
             audit: &self.audit,
             websocket: false,
+            deadline: None,
         }
     }
 }
