@@ -81,6 +81,7 @@ topics![
     admission_webhook_answers,
     admission_webhook_choice,
     admission_webhook_reviews,
+    admission_webhook_timing,
     bodies,
     columns,
     connect_rights,
