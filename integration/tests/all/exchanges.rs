@@ -69,6 +69,7 @@ topics![
     admission_image_reviews,
     admission_images,
     admission_limits,
+    admission_mutating_identity,
     admission_mutating_policies,
     admission_nodes,
     admission_optional,
