@@ -54,7 +54,7 @@ fn tree(status: &Status) -> meta::Value {
 /// The protobuf message. Go writes every text, empty or not.
 fn message(status: &Status) -> Vec<u8> {
     let mut out = Message::default();
-    out.bytes(1, &message_of_metadata(&status.metadata));
+    out.bytes(1, &message_of_metadata(status.metadata.as_deref().unwrap_or(&ListMeta::default())));
     out.text(2, status.status_text());
     out.text(3, &status.message);
     out.text(4, &status.reason);

@@ -107,7 +107,8 @@ pub struct Status {
     pub reason: String,
     pub message: String,
     pub details: Option<Details>,
-    pub metadata: ListMeta,
+    /// None: empty, as almost always.
+    pub metadata: Option<Box<ListMeta>>,
     /// Empty: `Success` or `Failure`, as the code says. A webhook may call its refusal something else.
     pub status: String,
 }
@@ -260,7 +261,8 @@ impl ApiError {
             _ => String::new(),
         };
         let (reason, message) = (reason.to_owned(), self.to_string());
-        let metadata = ListMeta { continue_token, ..ListMeta::default() };
+        let metadata = (!continue_token.is_empty())
+            .then(|| Box::new(ListMeta { continue_token, ..ListMeta::default() }));
         let status = String::new();
         Status { code, reason, message, details, metadata, status }.within_bounds()
     }
@@ -346,12 +348,16 @@ impl Status {
     /// however its texts are escaped.
     fn within_bounds(mut self) -> Self {
         cut(&mut self.message, STATUS_PART_BYTES_MAX);
-        let ListMeta { self_link, resource_version, continue_token, shard_selector, .. } =
-            &mut self.metadata;
-        let texts =
-            [&mut self.reason, &mut self.status, self_link, resource_version, continue_token];
-        for text in texts.into_iter().chain(shard_selector) {
+        for text in [&mut self.reason, &mut self.status] {
             cut(text, STATUS_NAME_BYTES_MAX);
+        }
+        if let Some(metadata) = &mut self.metadata {
+            let ListMeta { self_link, resource_version, continue_token, shard_selector, .. } =
+                &mut **metadata;
+            let texts = [self_link, resource_version, continue_token];
+            for text in texts.into_iter().chain(shard_selector) {
+                cut(text, STATUS_NAME_BYTES_MAX);
+            }
         }
         let Some(details) = &mut self.details else { return self };
         for text in [&mut details.name, &mut details.group, &mut details.kind, &mut details.uid] {
@@ -376,7 +382,9 @@ impl Status {
     /// Compact JSON in the field order of the Go type, without a final newline.
     pub fn to_json(&self) -> Vec<u8> {
         let mut out = Writer::new(br#"{"kind":"Status","apiVersion":"v1","metadata":{"#);
-        self.metadata.write(&mut out);
+        if let Some(metadata) = &self.metadata {
+            metadata.write(&mut out);
+        }
         out.raw(b"}");
         out.text("status", self.status_text());
         out.text("message", &self.message);
@@ -562,13 +570,13 @@ mod tests {
                     reason: long.clone(),
                     message: long.clone(),
                     details: None,
-                    metadata: ListMeta {
+                    metadata: Some(Box::new(ListMeta {
                         self_link: long.clone(),
                         resource_version: long.clone(),
                         continue_token: long.clone(),
                         remaining_item_count: Some(i64::MIN),
                         shard_selector: Some(long.clone()),
-                    },
+                    })),
                     status: long.clone(),
                 })),
             ] {

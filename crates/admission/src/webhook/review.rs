@@ -356,7 +356,7 @@ pub(super) fn denial(webhook: &Webhook, status: Option<&Value>) -> ApiError {
         reason: reason.to_owned(),
         message,
         details: status.get("details").filter(|details| !details.is_null()).map(details),
-        metadata: list_meta(status.get("metadata").unwrap_or(&Value::Null)),
+        metadata: status.get("metadata").map(|metadata| Box::new(list_meta(metadata))),
         status: named.to_owned(),
     }))
 }
