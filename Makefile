@@ -139,6 +139,11 @@ e2e: ## Kubernetes' end-to-end tests that need no kubelet (builds them: takes lo
 	tools/e2e/run list
 	PINTLE_BIN=$(DEBUG)/pintle NODES_BIN=$(DEBUG)/examples/stand_in_nodes tools/e2e/run
 
+.PHONY: cert-manager
+cert-manager: ## cert-manager's webhook, set up by its own chart (builds it: takes minutes)
+	tools/build cert-manager-webhook cert-manager helm kubectl
+	PINTLE_CERT_MANAGER=1 cargo test --workspace --test all cert_manager:: -- --nocapture
+
 .PHONY: kubectl-suite
 kubectl-suite: ## Kubernetes' own tests of kubectl (test/cmd), over etcd
 	tools/build etcd kubectl kubectl-convert kube-controller-manager

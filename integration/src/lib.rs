@@ -14,6 +14,7 @@
 //! async by nature, kube-rs, is made by [`Server::kube`].
 
 pub mod aggregated_server;
+mod cert_manager_webhook;
 mod certificates;
 mod collector;
 mod connect_proxy;
@@ -42,6 +43,7 @@ mod webhook;
 pub mod websocket;
 
 pub use self::aggregated_server::AggregatedServer;
+pub use self::cert_manager_webhook::CertManagerWebhook;
 pub use self::certificates::{Authority, Pair};
 pub use self::collector::{CollectedSpan, Collector};
 pub use self::connect_proxy::ConnectProxy;
@@ -58,8 +60,8 @@ pub use self::node_network::{
     CraftedKubelet, Kubelet, NodeNetwork, Then, Way, own_address, stranger,
 };
 pub use self::programs::{
-    envtest, helm, informer, peer as peer_program, pintle as pintle_program, pod_security_fixtures,
-    published_definitions,
+    cert_manager, envtest, helm, informer, peer as peer_program, pintle as pintle_program,
+    pod_security_fixtures, published_definitions,
 };
 pub use self::sample_apiserver::SampleApiServer;
 pub use self::server::{Flavour, Server, Shared, shared};

@@ -70,6 +70,11 @@ pub fn pod_security_fixtures() -> PathBuf {
     tool("pod-security")
 }
 
+/// What cert-manager is installed from: `crds/*.yaml` and `charts/cert-manager`.
+pub fn cert_manager() -> PathBuf {
+    tool("cert-manager")
+}
+
 /// client-go's informers, watching while they write; see `tools/informer`.
 pub fn informer() -> PathBuf {
     tool("informer")

@@ -35,6 +35,8 @@ pub struct Attributes<'a> {
     pub reinvocation: Reinvocation,
     /// What quotas were charged for this write.
     pub charges: WriteCharges,
+    /// When the client gets a 504; None: the request is long-running, or the server's own.
+    pub deadline: Option<tokio::time::Instant>,
 }
 
 impl Attributes<'_> {

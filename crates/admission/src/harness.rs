@@ -175,6 +175,7 @@ impl Request {
             audit: &audit,
             reinvocation: Reinvocation::default(),
             charges: crate::quota::WriteCharges::default(),
+            deadline: None,
         };
         let error = run(&attributes).err();
         Outcome { error, warnings: warnings.take(), audit: audit.take() }

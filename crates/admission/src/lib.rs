@@ -17,6 +17,7 @@ mod harness;
 mod matching;
 mod metrics;
 pub mod order;
+mod patched_object;
 pub mod plugins;
 pub mod policy;
 pub mod quota;

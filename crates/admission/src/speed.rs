@@ -123,6 +123,7 @@ async fn nanoseconds(configured: &Configured) -> u128 {
                 audit: &audit,
                 reinvocation: Reinvocation::default(),
                 charges: crate::quota::WriteCharges::default(),
+                deadline: None,
             };
             chain.admit(&attributes, Some(&mut object)).await.expect("admitted");
             chain.validate(&attributes, Some(black_box(&object))).await.expect("admitted");

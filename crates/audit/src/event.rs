@@ -5,7 +5,7 @@ mod source_ips;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
 
 use meta::{
     AuditLevel, Details, RequestInfo, Status, Str, User, audit::ObjectIdentity, field::quote,
@@ -107,8 +107,8 @@ impl ObjectReference {
 /// A `Status` without type and list metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseStatus {
-    /// `Success`, `Failure`, or empty where the response is no `Status`.
-    pub status: &'static str,
+    /// `Success`, `Failure`, what a webhook calls its refusal, or empty where the response is no `Status`.
+    pub status: Cow<'static, str>,
     pub message: String,
     pub reason: String,
     pub details: Option<Details>,
@@ -124,9 +124,14 @@ impl ResponseStatus {
 
 impl From<Status> for ResponseStatus {
     fn from(status: Status) -> Self {
-        let name = if status.is_failure() { "Failure" } else { "Success" };
-        let Status { code, reason, message, details, .. } = status;
-        Self { status: name, message, reason, details, code }
+        let is_failure = status.is_failure();
+        let Status { code, reason, message, details, status, .. } = status;
+        let status = match status.as_str() {
+            "" if is_failure => Cow::Borrowed("Failure"),
+            "" => Cow::Borrowed("Success"),
+            _ => Cow::Owned(status),
+        };
+        Self { status, message, reason, details, code }
     }
 }
 
@@ -319,8 +324,9 @@ impl Writer<'_> {
         }
     }
 
-    fn number(&mut self, name: &str, number: u32) {
+    fn number(&mut self, name: &str, number: impl Into<i64>) {
         self.name(name);
+        let number: i64 = number.into();
         self.out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     }
 
@@ -383,7 +389,7 @@ fn write_object_ref(out: &mut Vec<u8>, object: &ObjectReference) {
 fn write_status(out: &mut Vec<u8>, status: &ResponseStatus) {
     out.extend_from_slice(b"{\"metadata\":{}");
     let mut writer = Writer { out, first: false };
-    writer.text_if_any("status", status.status);
+    writer.text_if_any("status", &status.status);
     writer.text_if_any("message", &status.message);
     writer.text_if_any("reason", &status.reason);
     if let Some(details) = &status.details {

@@ -20,7 +20,7 @@ pub use decode::{
     DecodeOptions, Decoded, decode, decode_any, decode_any_body, decode_any_within, decode_body,
     list_strict_errors,
 };
-pub use edit::{Edit, compact, edit};
+pub use edit::{Edit, compact, edit, sort_members_of_items};
 pub use encode::{encode, encode_any, encode_node, normalize, remove_empty_fields};
 pub use error::{DecodeError, Found, GoKind, GoType, Step, StrictError, TypeError};
 pub use indent::indent;

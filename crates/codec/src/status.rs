@@ -1,7 +1,7 @@
 //! A `Status` in the encoding that the client accepts. It needs no schema, so that the outermost
 //! filters can use it as well.
 
-use meta::{Status, error::Details};
+use meta::{Details, ListMeta, Status};
 
 use crate::{
     json,
@@ -53,19 +53,31 @@ fn tree(status: &Status) -> meta::Value {
 
 /// The protobuf message. Go writes every text, empty or not.
 fn message(status: &Status) -> Vec<u8> {
-    let mut metadata = Message::default();
-    metadata.text(1, "");
-    metadata.text(2, "");
-    metadata.text(3, &status.continue_token);
     let mut out = Message::default();
-    out.bytes(1, &metadata.0);
-    out.text(2, if status.is_failure() { "Failure" } else { "Success" });
+    out.bytes(1, &message_of_metadata(status.metadata.as_deref().unwrap_or(&ListMeta::default())));
+    out.text(2, status.status_text());
     out.text(3, &status.message);
     out.text(4, &status.reason);
     if let Some(details) = &status.details {
         out.bytes(5, &message_of_details(details));
     }
     out.number(6, u64::from(if status.code == 200 { 0 } else { status.code }));
+    out.0
+}
+
+fn message_of_metadata(metadata: &ListMeta) -> Vec<u8> {
+    let mut out = Message::default();
+    out.text(1, &metadata.self_link);
+    out.text(2, &metadata.resource_version);
+    out.text(3, &metadata.continue_token);
+    if let Some(count) = metadata.remaining_item_count {
+        out.number(4, count as u64);
+    }
+    if let Some(selector) = &metadata.shard_selector {
+        let mut inner = Message::default();
+        inner.text(1, selector);
+        out.bytes(5, &inner.0);
+    }
     out.0
 }
 
@@ -81,7 +93,7 @@ fn message_of_details(details: &Details) -> Vec<u8> {
         inner.text(3, &cause.field);
         out.bytes(4, &inner.0);
     }
-    out.number(5, u64::from(details.retry_after_seconds));
+    out.number(5, i64::from(details.retry_after_seconds) as u64);
     out.text(6, &details.uid);
     out.0
 }

@@ -97,6 +97,7 @@ pub(crate) async fn connect(
         warnings: &cx.warnings,
         audit: &cx.audit.record,
         websocket: false,
+        deadline: cx.deadline,
     };
     if connecter.is_admitted() {
         registry::admit_connect(&admitted, &mut options).await?;

@@ -1,6 +1,9 @@
 //! One request for a resource: body in, verb, answer out.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::{
+    sync::{Arc, OnceLock, Weak},
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -18,6 +21,7 @@ use serve::{
     Body, BoxError, ChunkSource, Claims, Context, CpuPool, Delegate, Delegates, Serving,
     websocket::{self, Message, Upgrade},
 };
+use tokio::time::Instant;
 use trace::Span;
 
 use crate::{
@@ -96,7 +100,14 @@ impl Resources {
         let kind = self.find(&cx.info)?;
         match self.connecters.find(&kind, &cx.info.subresource) {
             Some(connecter) => connect(&self.engine, cx, &kind, &**connecter, request).await,
-            None => self.read_and_answer(cx, &kind, request).await,
+            None if is_bounded(&cx.info.verb) => {
+                let limit = Instant::now() + WRITE_TIMEOUT;
+                let deadline = Some(cx.deadline.map_or(limit, |deadline| deadline.min(limit)));
+                let answered = self.read_and_answer(cx, &kind, request, deadline);
+                let answered = tokio::time::timeout_at(limit, answered).await;
+                answered.unwrap_or_else(|_| Err(write_timed_out()))
+            }
+            None => self.read_and_answer(cx, &kind, request, cx.deadline).await,
         }
     }
 
@@ -119,6 +130,7 @@ impl Resources {
         cx: &Context,
         kind: &Arc<Kind>,
         mut request: Request<Incoming>,
+        deadline: Option<Instant>,
     ) -> Result<Response<Body>, ApiError> {
         check_scope(cx, kind, request.method())?;
         let websocket = cx.info.verb == "watch" && websocket::is_requested(&request);
@@ -141,6 +153,7 @@ impl Resources {
             warnings: &cx.warnings,
             audit: &cx.audit.record,
             websocket,
+            deadline,
         };
         let span = verb_span(cx, &head);
         let answer = match &self.cpu_pool {
@@ -165,6 +178,22 @@ impl Resources {
             }
         })
     }
+}
+
+/// Compat: a write takes no longer than this, whatever `--request-timeout` is: as long as the longest webhook, and a
+/// bit.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(34);
+
+/// Compat: deletes of whole collections are not among them.
+fn is_bounded(verb: &str) -> bool {
+    matches!(verb, "create" | "update" | "patch" | "delete")
+}
+
+fn write_timed_out() -> ApiError {
+    ApiError::Timeout(
+        "Timeout: request did not complete within requested timeout - context deadline exceeded"
+            .to_owned(),
+    )
 }
 
 /// The span of a verb. Compat: kube-apiserver's names and attributes.
@@ -343,6 +372,7 @@ struct OwnedRequest {
     warnings: Arc<Warnings>,
     audit: Arc<AuditRecord>,
     websocket: bool,
+    deadline: Option<Instant>,
 }
 
 impl OwnedRequest {
@@ -359,6 +389,7 @@ impl OwnedRequest {
             warnings: cx.warnings.clone(),
             audit: cx.audit.record.clone(),
             websocket: request.websocket,
+            deadline: request.deadline,
         }
     }
 
@@ -375,6 +406,7 @@ impl OwnedRequest {
             warnings: &self.warnings,
             audit: &self.audit,
             websocket: self.websocket,
+            deadline: self.deadline,
         };
         registry::serve(&request).await
     }

@@ -189,6 +189,7 @@ impl LoopbackClient {
             warnings: &Warnings::default(),
             audit: &AuditRecord::default(),
             websocket: false,
+            deadline: None,
         };
         let answer = registry::serve(&rest).await?;
         let json = answer.into_bytes()?;

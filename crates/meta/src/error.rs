@@ -107,7 +107,21 @@ pub struct Status {
     pub reason: String,
     pub message: String,
     pub details: Option<Details>,
+    /// None: empty, as almost always.
+    pub metadata: Option<Box<ListMeta>>,
+    /// Empty: `Success` or `Failure`, as the code says. A webhook may call its refusal something else.
+    pub status: String,
+}
+
+/// `v1` `ListMeta`, as a `Status` has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListMeta {
+    pub self_link: String,
+    pub resource_version: String,
     pub continue_token: String,
+    pub remaining_item_count: Option<i64>,
+    /// `shardInfo.selector`.
+    pub shard_selector: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -118,7 +132,8 @@ pub struct Details {
     pub kind: String,
     pub uid: String,
     pub causes: Vec<Cause>,
-    pub retry_after_seconds: u32,
+    /// Those of a webhook may be negative.
+    pub retry_after_seconds: i32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -221,14 +236,11 @@ impl ApiError {
             }
             Self::Timeout(_) => (504, "Timeout", Some(Details::default())),
             Self::TooManyRequests { retry_after_seconds, causes, .. } => {
-                let retry_after_seconds = *retry_after_seconds;
-                let details = Details { retry_after_seconds, ..Details::default() };
+                let details = Details::of_retry(*retry_after_seconds);
                 (429, "TooManyRequests", Some(details.with_causes(causes)))
             }
             Self::Overloaded { retry_after_seconds } => {
-                let retry_after_seconds = *retry_after_seconds;
-                let details = Details { retry_after_seconds, ..Details::default() };
-                (429, "TooManyRequests", Some(details))
+                (429, "TooManyRequests", Some(Details::of_retry(*retry_after_seconds)))
             }
             Self::TooLarge(_) => (413, "RequestEntityTooLarge", None),
             Self::UnsupportedMediaType(_) => (415, "UnsupportedMediaType", None),
@@ -249,7 +261,10 @@ impl ApiError {
             _ => String::new(),
         };
         let (reason, message) = (reason.to_owned(), self.to_string());
-        Status { code, reason, message, details, continue_token }.within_bounds()
+        let metadata = (!continue_token.is_empty())
+            .then(|| Box::new(ListMeta { continue_token, ..ListMeta::default() }));
+        let status = String::new();
+        Status { code, reason, message, details, metadata, status }.within_bounds()
     }
 
     fn cause_text(&self) -> String {
@@ -296,7 +311,12 @@ impl Details {
             message: "Too large resource version".to_owned(),
             ..Cause::default()
         };
-        Self { causes: vec![cause], retry_after_seconds, ..Self::default() }
+        Self { causes: vec![cause], ..Self::of_retry(retry_after_seconds) }
+    }
+
+    fn of_retry(seconds: u32) -> Self {
+        let retry_after_seconds = i32::try_from(seconds).unwrap_or(i32::MAX);
+        Self { retry_after_seconds, ..Self::default() }
     }
 
     fn with_causes(mut self, causes: &[Cause]) -> Self {
@@ -315,10 +335,30 @@ impl Status {
         self.code >= 400
     }
 
-    /// Cuts what a client could make arbitrarily long, so that the answer to a bad request is below 2 MB
+    /// The field `status`.
+    pub fn status_text(&self) -> &str {
+        match self.status.as_str() {
+            "" if self.is_failure() => "Failure",
+            "" => "Success",
+            given => given,
+        }
+    }
+
+    /// Cuts what a client or a webhook could make arbitrarily long, so that the answer to a bad request is below 2 MB
     /// however its texts are escaped.
     fn within_bounds(mut self) -> Self {
         cut(&mut self.message, STATUS_PART_BYTES_MAX);
+        for text in [&mut self.reason, &mut self.status] {
+            cut(text, STATUS_NAME_BYTES_MAX);
+        }
+        if let Some(metadata) = &mut self.metadata {
+            let ListMeta { self_link, resource_version, continue_token, shard_selector, .. } =
+                &mut **metadata;
+            let texts = [self_link, resource_version, continue_token];
+            for text in texts.into_iter().chain(shard_selector) {
+                cut(text, STATUS_NAME_BYTES_MAX);
+            }
+        }
         let Some(details) = &mut self.details else { return self };
         for text in [&mut details.name, &mut details.group, &mut details.kind, &mut details.uid] {
             cut(text, STATUS_NAME_BYTES_MAX);
@@ -342,9 +382,11 @@ impl Status {
     /// Compact JSON in the field order of the Go type, without a final newline.
     pub fn to_json(&self) -> Vec<u8> {
         let mut out = Writer::new(br#"{"kind":"Status","apiVersion":"v1","metadata":{"#);
-        out.text("continue", &self.continue_token);
+        if let Some(metadata) = &self.metadata {
+            metadata.write(&mut out);
+        }
         out.raw(b"}");
-        out.text("status", if self.is_failure() { "Failure" } else { "Success" });
+        out.text("status", self.status_text());
         out.text("message", &self.message);
         out.text("reason", &self.reason);
         if let Some(details) = &self.details {
@@ -354,7 +396,7 @@ impl Status {
         }
         // Compat: of the successful ones, creates say their code and deletes don't.
         if self.is_failure() || self.code == 201 {
-            out.number("code", u32::from(self.code));
+            out.number("code", self.code);
         }
         out.raw(b"}");
         out.0
@@ -369,6 +411,23 @@ pub const STATUS_NAME_BYTES_MAX: usize = 16 * 1024;
 
 /// The JSON around the texts of a cause.
 const CAUSE_FRAME_BYTES: usize = 40;
+
+impl ListMeta {
+    fn write(&self, out: &mut Writer) {
+        out.text("selfLink", &self.self_link);
+        out.text("resourceVersion", &self.resource_version);
+        out.text("continue", &self.continue_token);
+        if let Some(count) = self.remaining_item_count {
+            out.number("remainingItemCount", count);
+        }
+        if let Some(selector) = &self.shard_selector {
+            out.open("shardInfo", b'{');
+            out.name("selector");
+            json::write_string(&mut out.0, selector);
+            out.raw(b"}");
+        }
+    }
+}
 
 impl Details {
     fn write(&self, out: &mut Writer) {
@@ -387,7 +446,7 @@ impl Details {
             }
             out.raw(b"]");
         }
-        if self.retry_after_seconds > 0 {
+        if self.retry_after_seconds != 0 {
             out.number("retryAfterSeconds", self.retry_after_seconds);
         }
     }
@@ -425,8 +484,9 @@ impl Writer {
         }
     }
 
-    fn number(&mut self, name: &str, number: u32) {
+    fn number(&mut self, name: &str, number: impl Into<i64>) {
         self.name(name);
+        let number: i64 = number.into();
         self.raw(number.to_string().as_bytes());
     }
 }
@@ -504,6 +564,21 @@ mod tests {
                     why: long.clone(),
                     causes: vec![cause; 9],
                 },
+                // What a webhook says.
+                ApiError::Status(Box::new(Status {
+                    code: 400,
+                    reason: long.clone(),
+                    message: long.clone(),
+                    details: None,
+                    metadata: Some(Box::new(ListMeta {
+                        self_link: long.clone(),
+                        resource_version: long.clone(),
+                        continue_token: long.clone(),
+                        remaining_item_count: Some(i64::MIN),
+                        shard_selector: Some(long.clone()),
+                    })),
+                    status: long.clone(),
+                })),
             ] {
                 let bytes = error.status().to_json().len();
                 assert!(bytes < 2_000_000, "{bytes}: {text:?}");

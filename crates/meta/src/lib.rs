@@ -26,7 +26,7 @@ mod version_order;
 use std::pin::Pin;
 
 pub use audit::{AuditAnnotations, AuditLevel, AuditRecord, LatencyLayer};
-pub use error::{ApiError, Cause, Details, Status};
+pub use error::{ApiError, Cause, Details, ListMeta, Status};
 pub use field::{FieldError, FieldErrors, FieldPath};
 pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
 pub use query::Query;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use codec::json::DecodeOptions;
-use meta::{ApiError, Value};
+use meta::{ApiError, Map, Value};
 use schema::{
     Schema, TypeId,
     cel_decl::{self, Decl},
@@ -20,8 +20,18 @@ impl Kind {
 
     /// An object that admission has changed, read as if a client had sent it: typed, without unknown
     /// fields, with defaults. `strict`: unknown fields of built-in kinds are an error.
+    ///
+    /// Compat: fields of a custom object's metadata that have the wrong type are dropped.
     pub fn decode_changed(&self, json: &[u8], strict: bool) -> Result<Value, ApiError> {
-        let mut object = decode_typed(json, &self.schema, self.ty(), strict && !self.is_custom())?;
+        let decode =
+            |json: &[u8]| decode_typed(json, &self.schema, self.ty(), strict && !self.is_custom());
+        let mut object = match decode(json) {
+            Err(error) if self.is_custom() => {
+                let cleaned = without_malformed_metadata(json, |json| decode(json).is_ok());
+                decode(cleaned.ok_or(error)?.as_bytes())?
+            }
+            decoded => decoded?,
+        };
         object.set_at(&["kind"], self.gvk().kind.clone());
         object.set_at(&["apiVersion"], self.group_version().to_string());
         if let Some(custom) = &self.custom {
@@ -43,6 +53,22 @@ impl Kind {
         let (schema, ty) = self.apply_type();
         merge_unowned(schema, ty, live, configuration)
     }
+}
+
+/// An object without the fields of its metadata that cannot be decoded. None: it is no object.
+fn without_malformed_metadata(json: &[u8], is_decodable: impl Fn(&[u8]) -> bool) -> Option<String> {
+    let options = DecodeOptions { strict: false };
+    let mut object = codec::json::decode_any_body(json, options).ok()?.value;
+    let metadata = object.as_object_mut()?.get_mut("metadata")?;
+    let fields = metadata.as_object().into_iter().flat_map(Map::iter);
+    let kept = fields.filter(|(key, value)| {
+        let alone = Map::from_pairs(vec![((*key).clone(), (*value).clone())]);
+        let alone = meta::value!({"metadata": (Value::Object(alone))});
+        is_decodable(meta::json::to_string(&alone).as_bytes())
+    });
+    let kept = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
+    *metadata = Value::Object(Map::from_pairs(kept));
+    Some(meta::json::to_string(&object))
 }
 
 /// An object of any type, decoded. `strict`: unknown fields are an error.

@@ -333,6 +333,7 @@ pub(crate) fn attributes<'a>(
         audit: &request.audit.annotations,
         reinvocation: Reinvocation::default(),
         charges: WriteCharges::default(),
+        deadline: request.deadline,
     }
 }
 

@@ -96,6 +96,8 @@ pub struct ResourceRequest<'a> {
     pub audit: &'a AuditRecord,
     /// The events of a watch are messages of a WebSocket.
     pub websocket: bool,
+    /// When the client gets a 504; None: the request is long-running, or the server's own.
+    pub deadline: Option<tokio::time::Instant>,
 }
 
 /// Serves a request for a resource. Boxed, so that the verbs are compiled into this crate once and not into

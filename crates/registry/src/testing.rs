@@ -336,6 +336,7 @@ impl Parts {
             warnings,
             audit: &self.audit,
             websocket: false,
+            deadline: None,
         }
     }
 }

@@ -145,7 +145,7 @@ pub(crate) async fn finish(cx: &mut Context, response: &mut Response<Body>, outc
     let streams = match outcome {
         Outcome::Panicked(why) => {
             ending.set_status(ResponseStatus {
-                status: "Failure",
+                status: "Failure".into(),
                 message: format!("APIServer panic'd: {why}"),
                 reason: "InternalError".to_owned(),
                 code: code.as_u16(),
@@ -306,7 +306,7 @@ impl Drop for InProgress {
         if self.event.response_status.is_none() {
             // Compat: kube-apiserver's words for a handler that ends without a response.
             self.set_status(ResponseStatus {
-                status: "Success",
+                status: "Success".into(),
                 message: "Connection closed early".to_owned(),
                 ..ResponseStatus::code(200)
             });

@@ -374,6 +374,7 @@ fn error_response(error: &ApiError, asked: &ErrorFormat, offered: Offered) -> Re
     if error.is_denied_by_authorizer() {
         headers.insert(X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
     }
+    // A negative one is in the body only.
     let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     if retry > 0 {
         headers.insert(RETRY_AFTER, HeaderValue::from(retry));

@@ -21,6 +21,7 @@ mod authentication;
 mod authorization;
 mod bad_input;
 mod bootstrap;
+mod cert_manager;
 mod compaction;
 mod control_plane;
 mod controllers;

@@ -60,6 +60,7 @@ async fn matched(criteria: &Criteria, case: &Case<'_>) -> String {
         audit: &audit,
         reinvocation: Reinvocation::default(),
         charges: crate::quota::WriteCharges::default(),
+        deadline: None,
     };
     let cluster = Cluster { objects: Box::new(objects()), ..testing::empty_cluster() };
     let mut cx = MatchContext::new(&attributes, &cluster);

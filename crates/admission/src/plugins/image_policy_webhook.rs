@@ -205,13 +205,7 @@ fn forbidden(response: Response<Bytes>) -> Status {
         }
         None => Some(Details { causes: vec![cause], ..Details::default() }),
     };
-    Status {
-        code: 403,
-        reason: "Forbidden".to_owned(),
-        message,
-        details,
-        continue_token: String::new(),
-    }
+    Status { code: 403, reason: "Forbidden".to_owned(), message, details, ..Status::default() }
 }
 
 /// The status of an answer. Err: it is no ImageReview. Compat: upstream's words.

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 use cel::{Bound, PER_OBJECT_BUDGET, Type, Val};
-use meta::{ApiError, Cause, Map, Str, Value, json};
+use meta::{ApiError, Cause, Str, Value, field::quote};
 use patch::{PatchError, json_patch::JsonPatch};
 
 use super::{
@@ -20,6 +20,7 @@ use crate::{
     changed_object::ChangedObject,
     expressions::{AuthorizerValues, Composition, Expression, Inputs, OutOfBudget, request_value},
     matching::{MatchContext, MatchedResource, Visibility},
+    patched_object::{self, Patched, Unusable},
     versioned::VersionedObject,
 };
 
@@ -349,7 +350,8 @@ async fn mutate(
             let inputs = Inputs { object: Some(&current.value), ..inputs };
             let patched = evaluate(policy, mutation, cx, &inputs).await;
             let patched = patched.map_err(Failure::Refused);
-            let patched = patched.and_then(|patch| apply(patch, &current, resource, cluster));
+            let patched = patched
+                .and_then(|patch| apply(patch, &current, resource, attributes.operation, cluster));
             let metrics = &cluster.dynamic_admission.policy_metrics;
             let error = match &patched {
                 Ok(_) => "no_error",
@@ -477,11 +479,12 @@ fn apply(
     patch: Patch,
     current: &VersionedObject,
     resource: (&meta::GroupVersionResource, &meta::GroupVersionKind),
+    operation: Operation,
     cluster: &Cluster,
 ) -> Result<VersionedObject, Failure> {
     let (gvr, gvk) = resource;
     let strict = matches!(patch, Patch::Json(_));
-    let mut patched = match patch {
+    let patched = match patch {
         Patch::Json(operations) => {
             let patch = JsonPatch::decode(&Value::Array(operations));
             let patched = patch.and_then(|patch| patch.apply(&current.value));
@@ -499,33 +502,21 @@ fn apply(
             merged.map_err(|why| Failure::Refused(format!("error applying patch: {why}")))?
         }
     };
-    keep_identity(&current.value, &mut patched).map_err(Failure::Refused)?;
-    let json = json::to_string(&patched);
-    let object = cluster.objects.decode_changed(gvr, gvk, json.as_bytes(), strict);
-    let object = object.map_err(Failure::Internal)?;
-    VersionedObject::new(cluster, resource, &object).map_err(Failure::Internal)
-}
-
-/// A policy may change the object, not which object it is: that decides under which key it is stored.
-fn keep_identity(was: &Value, patched: &mut Value) -> Result<(), String> {
-    const IDENTITY: [&[&str]; 5] = [
-        &["kind"],
-        &["apiVersion"],
-        &["metadata", "name"],
-        &["metadata", "namespace"],
-        &["metadata", "uid"],
-    ];
-    if let Some(path) = IDENTITY.iter().find(|path| was.str_at(path) != patched.str_at(path)) {
-        return Err(format!("{} may not be changed", path.join(".")));
-    }
-    let managed = ["metadata", "managedFields"];
-    match was.at(&managed) {
-        Some(fields) => patched.set_at(&managed, fields.clone()),
-        None => {
-            if let Some(metadata) = patched.get_mut("metadata").and_then(Value::as_object_mut) {
-                let _: Option<Value> = Map::remove(metadata, "managedFields");
-            }
+    let decoded = patched_object::decode(cluster, operation, resource, &patched, strict);
+    match decoded.map_err(Failure::Internal)? {
+        Patched::Object(object) => Ok(object),
+        // Compat: what is of another group is not converted to the group's version in the first place.
+        Patched::Unusable(Unusable::OtherKind(other, _)) if other.group != gvk.group => {
+            Err(Failure::Refused(format!(
+                "{}.{} is not suitable for converting to {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+                other.version,
+                other.kind,
+                quote(&gvk.group_version().to_string())
+            )))
         }
+        Patched::Unusable(Unusable::OtherKind(_, why)) => {
+            Err(Failure::Internal(ApiError::Internal(format!("failed to convert object: {why}"))))
+        }
+        Patched::Unusable(why) => Err(Failure::Internal(why.into_error())),
     }
-    Ok(())
 }

@@ -12,7 +12,7 @@ use client::{
     LookupError, ServiceLookup, ServiceResolver as _, Tls, Trust, WebhookDials, clean_path,
     generic_message, go_text, successful_body, url_error,
 };
-use http::{HeaderMap, HeaderValue, Method, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Response, Uri, header};
 use meta::{Str, Value, selector::LabelSelector};
 use tokio::time::Instant;
 
@@ -126,16 +126,20 @@ impl Endpoint {
         Self { client, address }
     }
 
-    /// Posts a review and returns the answer. Err: why there is none, and the code for metrics.
+    /// Posts a review and returns the answer. `ends` is when the request is over, and with it the call. Err: why there
+    /// is no answer, and the code for metrics.
     pub(super) async fn post(
         &self,
         body: Bytes,
         timeout: Duration,
+        ends: Option<Instant>,
         objects: &dyn ServedObjects,
     ) -> Result<Bytes, CallError> {
         let address = self.address.as_ref().map_err(|why| CallError::internal(why))?;
-        let deadline = Instant::now() + timeout;
-        let url = address.url(timeout);
+        let now = Instant::now();
+        let deadline = now + timeout;
+        let left = ends.map_or(timeout, |ends| ends.saturating_duration_since(now));
+        let url = address.url(timeout.min(left));
         let unreachable =
             |why: &str| CallError::of_call(503, url_error(&Method::POST, &url, why), Answered::No);
         let client = self.client.as_ref().as_ref().map_err(|why| CallError::internal(why))?;
@@ -158,16 +162,44 @@ impl Endpoint {
             deadline,
             response_bytes_max: ANSWER_BYTES_MAX,
         };
-        match client.call(call).await {
-            Ok(response) => successful_body(response)
-                .map_err(|error| CallError::of_call(error.code, error.message, Answered::Yes)),
-            Err(Error::Redirect { status, .. }) => {
-                let code = status.as_u16();
-                Err(CallError::of_call(code, generic_message(code, ""), Answered::Yes))
-            }
-            Err(error) => Err(unreachable(&go_text(&error))),
+        let mut retries = 0;
+        loop {
+            let wait = match client.call(call.clone()).await {
+                Ok(response) => match retry_after(&response) {
+                    Some(wait) if retries < RETRIES_MAX => wait,
+                    _ => {
+                        return successful_body(response).map_err(|error| {
+                            CallError::of_call(error.code, error.message, Answered::Yes)
+                        });
+                    }
+                },
+                Err(Error::Redirect { status, .. }) => {
+                    let code = status.as_u16();
+                    let message = generic_message(code, "");
+                    return Err(CallError::of_call(code, message, Answered::Yes));
+                }
+                Err(error) => return Err(unreachable(&go_text(&error))),
+            };
+            retries += 1;
+            let waited = tokio::time::timeout_at(deadline, tokio::time::sleep(wait)).await;
+            waited.map_err(|_| unreachable("context deadline exceeded"))?;
         }
     }
+}
+
+/// Compat: client-go's. All calls together have the time of one.
+const RETRIES_MAX: usize = 10;
+
+/// How long a webhook asks to wait before it is called again. Compat: only 429 and errors of a server are heard, and
+/// only seconds.
+fn retry_after(response: &Response<Bytes>) -> Option<Duration> {
+    let code = response.status().as_u16();
+    if code != 429 && code < 500 {
+        return None;
+    }
+    let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
+    let seconds = seconds.parse::<i64>().ok()?;
+    Some(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
 }
 
 /// Why a webhook gave no answer.
@@ -222,9 +254,10 @@ impl Address {
         Ok(Self { authority, path: clean_path(uri.path()), service: None })
     }
 
-    /// The webhook is told how long it has, in whole seconds.
+    /// The webhook is told how long it has, in whole seconds, rounded up.
     fn url(&self, timeout: Duration) -> String {
-        format!("https://{}{}?timeout={}s", self.authority, self.path, timeout.as_secs())
+        let seconds = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
+        format!("https://{}{}?timeout={seconds}s", self.authority, self.path)
     }
 }
 
@@ -291,12 +324,42 @@ mod tests {
             let address = Address::read(&config).expect("an address");
             assert_eq!(address.url(Duration::from_secs(5)), expected);
         }
+        let address = Address::read(&value!({"url": "https://a.b/x"})).expect("an address");
+        for (millis, expected) in [(1, 1), (999, 1), (1000, 1), (1001, 2), (29_500, 30)] {
+            let url = address.url(Duration::from_millis(millis));
+            assert_eq!(url, format!("https://a.b/x?timeout={expected}s"));
+        }
         let refused = [
             (value!({}), "webhook configuration must have either service or URL"),
             (value!({"url": "http://a"}), "http://a: the scheme must be https"),
         ];
         for (config, expected) in refused {
             assert_eq!(Address::read(&config).err().as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_webhook_may_ask_to_be_called_again() {
+        let cases = [
+            (429, Some("2"), Some(2)),
+            (503, Some("0"), Some(0)),
+            (500, Some("+1"), Some(1)),
+            (599, Some("-1"), Some(0)),
+            (429, None, None),
+            (503, Some("soon"), None),
+            (503, Some("1.5"), None),
+            (503, Some("Wed, 21 Oct 2026 07:28:00 GMT"), None),
+            (200, Some("1"), None),
+            (404, Some("1"), None),
+        ];
+        for (code, header, expected) in cases {
+            let mut response = Response::builder().status(code);
+            if let Some(header) = header {
+                response = response.header("retry-after", header);
+            }
+            let response = response.body(Bytes::new()).expect("a response");
+            let expected = expected.map(Duration::from_secs);
+            assert_eq!(retry_after(&response), expected, "{code} {header:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use meta::{ApiError, GroupVersion, Str, Value, field::quote, json};
+use meta::{ApiError, RawJson, Str, Value, field::quote};
 use patch::json_patch::JsonPatch;
 
 use super::{
@@ -17,6 +17,7 @@ use crate::{
     changed_object::ChangedObject,
     matching::{MatchContext, Visibility},
     ordered_json,
+    patched_object::{self, Patched},
     versioned::{self, VersionedObject},
 };
 
@@ -134,7 +135,7 @@ async fn dispatch(
             Ok(response) => mutate(&invocation, &response, round, *index),
             Err(refusal) => Err(refusal),
         };
-        let mut unconvertible = None;
+        let mut unusable = None;
         let (mutated, refusal) = match called {
             Ok(Mutation::None) => (false, None),
             Ok(Mutation::Patched(patched)) => {
@@ -143,8 +144,8 @@ async fn dispatch(
                 changed.replace(resource, patched);
                 (is_new, None)
             }
-            Ok(Mutation::Unconvertible(error)) => {
-                unconvertible = Some(error);
+            Ok(Mutation::Unusable(error)) => {
+                unusable = Some(error);
                 (true, None)
             }
             Err(refusal) => (false, Some(refusal)),
@@ -167,7 +168,7 @@ async fn dispatch(
             attributes.reinvocation.request();
         }
         invocation.settle(refusal, started, STAGE, || key("failed-open."))?;
-        if let Some(error) = unconvertible {
+        if let Some(error) = unusable {
             return Err(error);
         }
     }
@@ -185,8 +186,8 @@ enum Mutation {
     /// The answer has no patch.
     None,
     Patched(VersionedObject),
-    /// The patched object is one of another kind: that ends the request.
-    Unconvertible(ApiError),
+    /// No request can go on with the patched object.
+    Unusable(ApiError),
 }
 
 /// Applies the patch of an answer.
@@ -227,11 +228,24 @@ fn mutate(
     let patch =
         JsonPatch::decode_leniently(&operations).map_err(|error| internal(error.to_string()))?;
     let patched = patch.apply(&object.value).map_err(|error| internal(error.to_string()))?;
-    let changed = decode_patched(invocation, &patched)?;
+    let decoded = patched_object::decode(
+        invocation.cluster,
+        invocation.attributes.operation,
+        invocation.resource,
+        &patched,
+        false,
+    );
+    let changed = match decoded.map_err(|error| internal(plain(&error)))? {
+        Patched::Object(object) => Mutation::Patched(object),
+        Patched::Unusable(why) => Mutation::Unusable(why.into_error()),
+    };
+    // Compat: values are shown as the webhook has written them.
+    let text = codec::json::sort_members_of_items(&response.patch);
+    let annotated = RawJson::new(text, operations).into();
     let told = ordered_json(&[
         ("configuration", webhook.configuration.clone().into()),
         ("webhook", webhook.name.clone().into()),
-        ("patch", operations),
+        ("patch", annotated),
         ("patchType", JSON_PATCH.into()),
     ]);
     // Compat: only audit events of level Request and above have this one.
@@ -264,52 +278,4 @@ fn plain(error: &ApiError) -> String {
         ApiError::Internal(why) => why.clone(),
         other => other.to_string(),
     }
-}
-
-/// Decodes a patched object. What says that it is of another kind is decoded as that, as upstream does.
-fn decode_patched(invocation: &Invocation<'_>, patched: &Value) -> Result<Mutation, Refusal> {
-    let (cluster, (resource, kind)) = (invocation.cluster, invocation.resource);
-    let internal = |why: String| Refusal::Internal(ApiError::Internal(why));
-    let json = json::to_string(patched);
-    let own = kind.group_version().to_string();
-    let stated = |field: &str, own: &str| match patched.str_at(&[field]) {
-        "" => own.to_owned(),
-        given => given.to_owned(),
-    };
-    let (api_version, name) = (stated("apiVersion", &own), stated("kind", &kind.kind));
-    if cluster.objects.is_custom(resource) {
-        if patched.str_at(&["kind"]).is_empty() {
-            return Err(internal(format!("Object 'Kind' is missing in '{json}'")));
-        }
-        if api_version != own {
-            let slash = if api_version.contains('/') { "" } else { "/" };
-            return Ok(Mutation::Unconvertible(ApiError::Storage(format!(
-                "{slash}{api_version}, Kind={name} is unstructured and is not suitable for \
-                 converting to {}",
-                quote(&own)
-            ))));
-        }
-    } else if api_version != own || name != kind.kind {
-        let version = GroupVersion::parse(&api_version)
-            .ok_or_else(|| internal(format!("unexpected GroupVersion string: {api_version}")))?;
-        let other = version.with_kind(name.as_str());
-        cluster.objects.decode_typed(&other, json.as_bytes()).map_err(internal)?;
-        // Go calls the package of the internal type as the group is called.
-        let package = match kind.group.split('.').next() {
-            None | Some("") => "core",
-            Some(group) => group,
-        };
-        return Ok(Mutation::Unconvertible(ApiError::Storage(format!(
-            "converting ({}.{name}) to ({package}.{}): unknown conversion",
-            other.version, kind.kind
-        ))));
-    }
-    let decoded = cluster.objects.decode_changed(resource, kind, json.as_bytes(), false);
-    let mut object = decoded.map_err(|error| internal(plain(&error)))?;
-    // What is no object of the definition is for validation to refuse.
-    if name != kind.kind {
-        object.set_at(&["kind"], name);
-    }
-    let object = VersionedObject::new(cluster, (resource, kind), &object);
-    Ok(Mutation::Patched(object.map_err(|error| internal(plain(&error)))?))
 }

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use meta::{
-    ApiError, Cause, Details, GroupVersionKind, GroupVersionResource, Map, Status, Str, User,
-    Value, field::quote, json,
+    ApiError, Cause, Details, GroupVersionKind, GroupVersionResource, ListMeta, Map, Status, Str,
+    User, Value, field::quote, json,
 };
 
 use super::configuration::{ReviewVersion, Webhook};
@@ -133,20 +133,40 @@ pub(super) fn response(
     uid: &str,
     mutating: bool,
 ) -> Result<Response, InvalidAnswer> {
-    let stated = decode_answer(answer).map_err(InvalidAnswer::Undecodable)?;
-    check_kind(&stated, version).map_err(InvalidAnswer::Undecodable)?;
-    let kind = GroupVersionKind::new("admission.k8s.io", version.as_str(), "AdmissionReview");
-    let review = if is_json(answer) {
-        objects.decode_typed(&kind, answer)
-    } else {
-        objects.decode_typed(&kind, json::to_string(&stated).as_bytes())
-    };
-    let review = review.map_err(InvalidAnswer::Undecodable)?;
+    let review = decode_review(objects, answer, version).map_err(InvalidAnswer::Undecodable)?;
     let verified = match review.get("response").filter(|response| !response.is_null()) {
         None => Err("webhook response was absent".to_owned()),
         Some(response) => verify(response, &review, version, uid, mutating),
     };
     verified.map_err(InvalidAnswer::Invalid)
+}
+
+fn decode_review(
+    objects: &dyn ServedObjects,
+    answer: &[u8],
+    version: ReviewVersion,
+) -> Result<Value, String> {
+    let kind = GroupVersionKind::new("admission.k8s.io", version.as_str(), "AdmissionReview");
+    let stated = match decode_answer(answer) {
+        Ok(stated) => stated,
+        Err(_) if has_huge_number(answer) => {
+            let review = objects.decode_typed(&kind, answer)?;
+            return check_kind(&review, version).map(|()| review);
+        }
+        Err(why) => return Err(why),
+    };
+    check_kind(&stated, version)?;
+    if is_json(answer) {
+        return objects.decode_typed(&kind, answer);
+    }
+    objects.decode_typed(&kind, json::to_string(&stated).as_bytes())
+}
+
+/// Whether an answer is JSON with a number that a tree cannot hold. What that means depends on its field.
+fn has_huge_number(answer: &[u8]) -> bool {
+    let options = codec::json::DecodeOptions { strict: false };
+    let decoded = || codec::json::decode_any_body(answer, options);
+    is_json(answer) && matches!(decoded(), Err(codec::json::DecodeError::Type(_)))
 }
 
 /// Whether an answer is read as JSON; all else is YAML.
@@ -324,6 +344,11 @@ pub(super) fn denial(webhook: &Webhook, status: Option<&Value>) -> ApiError {
         ("", reason) => format!("{denied_by}: {reason}"),
         (message, _) => format!("{denied_by}: {message}"),
     };
+    // Compat: one that says that it was a success is none.
+    let named = match status.str_at(&["status"]) {
+        "Success" => "",
+        other => other,
+    };
     let code = status.i64_at(&["code"]).and_then(|code| u16::try_from(code).ok());
     ApiError::Status(Box::new(Status {
         // Nothing below an error, and nothing that is no code of HTTP, can be sent.
@@ -331,8 +356,21 @@ pub(super) fn denial(webhook: &Webhook, status: Option<&Value>) -> ApiError {
         reason: reason.to_owned(),
         message,
         details: status.get("details").filter(|details| !details.is_null()).map(details),
-        continue_token: String::new(),
+        metadata: status.get("metadata").map(|metadata| Box::new(list_meta(metadata))),
+        status: named.to_owned(),
     }))
+}
+
+fn list_meta(metadata: &Value) -> ListMeta {
+    let text = |field: &str| metadata.str_at(&[field]).to_owned();
+    let shard = metadata.get("shardInfo").filter(|shard| !shard.is_null());
+    ListMeta {
+        self_link: text("selfLink"),
+        resource_version: text("resourceVersion"),
+        continue_token: text("continue"),
+        remaining_item_count: metadata.i64_at(&["remainingItemCount"]),
+        shard_selector: shard.map(|shard| shard.str_at(&["selector"]).to_owned()),
+    }
 }
 
 pub(crate) fn details(details: &Value) -> Details {
@@ -342,7 +380,7 @@ pub(crate) fn details(details: &Value) -> Details {
         message: cause.str_at(&["message"]).to_owned(),
         field: cause.str_at(&["field"]).to_owned(),
     });
-    let seconds = details.i64_at(&["retryAfterSeconds"]).and_then(|s| u32::try_from(s).ok());
+    let seconds = details.i64_at(&["retryAfterSeconds"]).and_then(|s| i32::try_from(s).ok());
     Details {
         name: text("name"),
         group: text("group"),

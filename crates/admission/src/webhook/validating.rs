@@ -221,12 +221,12 @@ impl Invocation<'_> {
         let body =
             review::request(attributes, self.resource, self.objects, self.options, version, &uid);
         let mut span = self.call_span(mutating, &uid);
-        let posted = webhook.endpoint.post(body, webhook.timeout, &*self.cluster.objects);
+        let (timeout, objects) = (webhook.timeout, &*self.cluster.objects);
+        let posted = webhook.endpoint.post(body, timeout, attributes.deadline, objects);
         let answer = span.run(posted).await;
         span.event("Request completed", Vec::new());
         drop(span);
         let answer = answer.map_err(|error| calling(error.message, error.code, error.answered))?;
-        let objects = &*self.cluster.objects;
         let response = review::response(objects, &answer, version, &uid, mutating);
         let response = response.map_err(|why| match why {
             InvalidAnswer::Undecodable(why) => {
@@ -265,7 +265,10 @@ impl Invocation<'_> {
                 tracing::warn!(webhook = %webhook.name, code, "failed calling webhook, failing open: {why}");
                 metrics.failed_open(&webhook.name, stage);
                 attributes.annotate(failed_open_key(), webhook.name.as_str());
-                (code, None, Ok(()))
+                // The webhook has used up the time of the request.
+                let is_over =
+                    attributes.deadline.is_some_and(|at| at <= tokio::time::Instant::now());
+                (code, None, if is_over { Err(timed_out()) } else { Ok(()) })
             }
             Some(Refusal::Calling { message, code, answered }) => {
                 let why = logged(&message, answered);
@@ -285,6 +288,12 @@ impl Invocation<'_> {
         });
         outcome
     }
+}
+
+/// Compat: kube-apiserver's words.
+fn timed_out() -> ApiError {
+    let message = "Timeout: request did not complete within requested timeout";
+    ApiError::Timeout(message.to_owned())
 }
 
 fn logged(message: &str, answered: Answered) -> &str {

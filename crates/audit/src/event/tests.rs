@@ -67,7 +67,7 @@ fn events_have_the_bytes_of_kube_apiserver() {
         subresource: "scale".into(),
     });
     event.response_status = Some(ResponseStatus {
-        status: "Failure",
+        status: "Failure".into(),
         message: "no <way>".to_owned(),
         reason: "Invalid".to_owned(),
         details: Some(Details {

@@ -1,7 +1,12 @@
 //! Changes of JSON text that keep everything else byte for byte: audit events carry objects in the
 //! order of their fields, which a tree does not know.
 
-use super::{DecodeOptions, decode_any, lexer::well_formed};
+use std::collections::BTreeMap;
+
+use super::{
+    DecodeOptions, decode_any,
+    lexer::{Lexer, well_formed},
+};
 
 /// Removes whitespace and escapes as Go's `json.Compact` in an encoder does. None: not JSON.
 pub fn compact(json: &[u8]) -> Option<Vec<u8>> {
@@ -9,6 +14,56 @@ pub fn compact(json: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(json.len());
     meta::json::write_compact(&mut out, &well_formed(json));
     Some(out)
+}
+
+/// A list of maps as Go writes one whose values are raw messages: the members of each item are sorted by their
+/// keys, the last of several with one key counts, and values stay as they are written, but for white space and
+/// escapes. `json` is valid; what is no list of objects is only compacted.
+pub fn sort_members_of_items(json: &[u8]) -> String {
+    let mut compact = Vec::with_capacity(json.len());
+    meta::json::write_compact(&mut compact, &well_formed(json));
+    let text = String::from_utf8_lossy(&compact);
+    if !text.starts_with('[') {
+        return text.into_owned();
+    }
+    let mut out = vec![b'['];
+    let mut at = 1;
+    while text.as_bytes().get(at).is_some_and(|byte| *byte != b']') {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        let end = value_end(text.as_bytes(), at);
+        write_sorted(&mut out, &text[at..end]);
+        at = end + usize::from(text.as_bytes().get(end) == Some(&b','));
+    }
+    out.push(b']');
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn write_sorted(out: &mut Vec<u8>, item: &str) {
+    if !item.starts_with('{') {
+        out.extend_from_slice(item.as_bytes());
+        return;
+    }
+    let mut members = BTreeMap::new();
+    let mut lexer = Lexer { text: item, at: 1 };
+    while lexer.peek() == Some(b'"') {
+        let Ok(key) = lexer.string() else { break };
+        let value_at = lexer.at + 1;
+        let end = value_end(item.as_bytes(), value_at);
+        members.insert(key, item.get(value_at..end).unwrap_or_default());
+        lexer.at = end + 1;
+    }
+    out.push(b'{');
+    for (at, (key, value)) in members.into_iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        meta::json::write_string(out, &key);
+        out.push(b':');
+        out.extend_from_slice(value.as_bytes());
+    }
+    out.push(b'}');
 }
 
 /// A member of an object, to be left out or replaced.
@@ -168,6 +223,27 @@ mod tests {
         for (given, expected) in cases {
             let found = compact(given.as_bytes()).map(|json| String::from_utf8(json).unwrap());
             assert_eq!(found.as_deref(), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn members_of_items_are_sorted_and_values_stay_as_written() {
+        let cases = [
+            (
+                r#"[ {"value": {"b": 1.0, "a": [2, {"z":1, "y":"<"}]}, "path": "/x", "op":"add"} , null]"#,
+                r#"[{"op":"add","path":"/x","value":{"b":1.0,"a":[2,{"z":1,"y":"\u003c"}]}},null]"#,
+            ),
+            (r#"[{"op":"a","op":"b"},{}]"#, r#"[{"op":"b"},{}]"#),
+            (
+                r#"[{"\u006fp":"\u0061dd","a,\"]}":"]}\\"}]"#,
+                r#"[{"a,\"]}":"]}\\","op":"\u0061dd"}]"#,
+            ),
+            ("[]", "[]"),
+            (" null ", "null"),
+            (r#"[[{"b":1,"a":2}],1,"{"]"#, r#"[[{"b":1,"a":2}],1,"{"]"#),
+        ];
+        for (given, expected) in cases {
+            assert_eq!(sort_members_of_items(given.as_bytes()), expected, "{given}");
         }
     }
 

@@ -42,15 +42,22 @@ pub(crate) fn add_headers(headers: &mut HeaderMap, cx: &Context, hsts: Option<&H
 const WARNINGS_CHARS_MAX: usize = 4096;
 const WARNING_CHARS_MAX: usize = 256;
 
-fn shorten(warnings: Vec<String>) -> Vec<String> {
-    let total: usize = warnings.iter().map(|warning| warning.chars().count()).sum();
+/// What is sent of the warnings. Compat: one with control characters is left out.
+fn shorten(mut warnings: Vec<String>) -> Vec<String> {
+    let is_sendable = |warning: &String| !warning.chars().any(char::is_control);
+    let sendable = warnings.iter().filter(|warning| is_sendable(warning));
+    let total: usize = sendable.map(|warning| warning.chars().count()).sum();
     if total <= WARNINGS_CHARS_MAX {
+        warnings.retain(is_sendable);
         return warnings;
     }
     let mut kept: Vec<String> = Vec::new();
     let mut total = 0;
     for warning in warnings {
         let short: String = warning.chars().take(WARNING_CHARS_MAX).collect();
+        if !is_sendable(&short) {
+            continue;
+        }
         total += short.chars().count();
         if total > WARNINGS_CHARS_MAX {
             break;
@@ -62,10 +69,10 @@ fn shorten(warnings: Vec<String>) -> Vec<String> {
     kept
 }
 
-/// `299 - "text"`, quotes and backslashes escaped, control characters dropped.
+/// `299 - "text"`, quotes and backslashes escaped.
 fn format_warning(text: &str) -> String {
     let mut out = String::from("299 - \"");
-    for c in text.chars().filter(|c| !c.is_control()) {
+    for c in text.chars() {
         if matches!(c, '"' | '\\') {
             out.push('\\');
         }
@@ -86,5 +93,14 @@ mod tests {
         assert_eq!(shorten(long), ["x".repeat(256)]);
         let short = vec!["a".to_owned(), "b".to_owned()];
         assert_eq!(shorten(short.clone()), short);
+        // A header must stay one line.
+        let controls = ["a\nb", "\r\nx: y", "\u{1b}[2K", "\u{0}", "\u{7f}", "\u{85}", "fine"];
+        assert_eq!(shorten(controls.map(str::to_owned).to_vec()), ["fine"]);
+        let late = format!("{}\n", "x".repeat(5000));
+        assert_eq!(
+            shorten(vec![late.clone(), "y".repeat(5000), "a\n".to_owned()]),
+            ["x".repeat(256), "y".repeat(256)]
+        );
+        assert_eq!(shorten(vec![late]), Vec::<String>::new());
     }
 }

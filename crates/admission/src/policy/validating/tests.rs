@@ -69,6 +69,7 @@ async fn decide_in(cluster: &Cluster) -> Outcome {
         audit: &audit,
         reinvocation: Reinvocation::default(),
         charges: crate::quota::WriteCharges::default(),
+        deadline: None,
     };
     let object = value!({"metadata": {"name": "w"}, "size": 3i64});
     let decided = ValidatingAdmissionPolicy.validate(&attributes, Some(&object), cluster).await;
