@@ -102,6 +102,10 @@ fuzz: ## damaged input for every decoder, a minute each (SECONDS_EACH=3600: long
 bench: ## the benchmarks
 	cargo bench --package benches
 
+.PHONY: bench-check
+bench-check: ## has a fixed piece of work grown by more than 5 % in instructions? (valgrind; not part of `make test`)
+	tools/bench-check
+
 .PHONY: tools
 tools: ## the programs that the tests use: etcd, kubectl, helm, client-go, envtest, kube-controller-manager and others
 	tools/build etcd kubectl kubectl-1.32 helm helm-3 informer envtest sample-apiserver metrics-server kubelet \
