@@ -148,6 +148,7 @@ impl Server {
             warnings: &warnings,
             audit: &audit,
             websocket: false,
+            deadline: None,
         };
         let response = self.runtime.block_on(registry::serve(&resource_request));
         let verb = &request.info.verb;

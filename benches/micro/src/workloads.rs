@@ -327,7 +327,7 @@ fn body_of(round: usize, body: &str) -> String {
 }
 
 fn watch_initial_events() -> Round {
-    watch_from_start(JSON, |bytes| bytes.iter().filter(|byte| **byte == b'\n').count())
+    watch_from_start(JSON, |bytes| bytes.split(|byte| *byte == b'\n').count() - 1)
 }
 
 fn watch_initial_protobuf() -> Round {

@@ -378,7 +378,7 @@ mod tests {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if path.is_dir() {
                 read_sources(&path, sources);
-            } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
+            } else if path.extension().is_some_and(|end| end == "rs") && name != "tests.rs" {
                 let text = fs::read_to_string(&path).expect("a source file");
                 let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
                 sources.push_str(code);

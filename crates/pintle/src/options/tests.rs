@@ -659,7 +659,7 @@ fn another_value(flag: &flags::Flag) -> String {
         FlagKind::Int | FlagKind::Uint | FlagKind::Level => {
             (flag.default.parse().unwrap_or(0) + 7).to_string()
         }
-        FlagKind::Int32s => "7".to_owned(),
+        FlagKind::Int32s | FlagKind::Quantity => "7".to_owned(),
         FlagKind::Float | FlagKind::Float32 => "0.7".to_owned(),
         FlagKind::Duration => "7m7s".to_owned(),
         FlagKind::Ip => "192.0.2.77".to_owned(),
@@ -668,7 +668,6 @@ fn another_value(flag: &flags::Flag) -> String {
         FlagKind::Gates => "WatchList=false".to_owned(),
         FlagKind::PortRange => "31000-31999".to_owned(),
         FlagKind::CertKeys => "a.crt,a.key".to_owned(),
-        FlagKind::Quantity => "7".to_owned(),
         FlagKind::VModule => "a=7".to_owned(),
         FlagKind::Version => "v1.36.0-other".to_owned(),
     }

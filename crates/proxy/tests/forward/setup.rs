@@ -82,7 +82,8 @@ impl Front {
         let handler = Forwarder { client, backend: backend.address, options };
         let address = "127.0.0.1:0".parse().expect("an address");
         let listener = Listener::bind(address, Sharing::default()).expect("bound");
-        let server = listener.serve(tls, Arc::new(handler), serve::connection::Limits::default());
+        let limits = serve::connection::Limits::default();
+        let server = listener.serve(tls, Arc::new(handler), limits, &background::Tasks::default());
         Self { server, certificate: made.cert.der().clone() }
     }
 
