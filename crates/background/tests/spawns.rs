@@ -149,7 +149,7 @@ fn count(crates: &Path, directory: &Path, found: &mut BTreeMap<String, usize>) {
         }
         if path.is_dir() {
             count(crates, &path, found);
-        } else if name.ends_with(".rs") {
+        } else if path.extension().is_some_and(|end| end == "rs") {
             let number = spawns(&path);
             if number > 0 {
                 let file = path.strip_prefix(crates).expect("below the crates");
