@@ -206,12 +206,13 @@ fn is_own(target: &str) -> bool {
     OWN_CRATES.contains(&name)
 }
 
-const OWN_CRATES: [&str; 31] = [
+const OWN_CRATES: [&str; 32] = [
     "admission",
     "aggregator",
     "apiextensions",
     "audit",
     "auth",
+    "background",
     "builtin",
     "cel",
     "client",

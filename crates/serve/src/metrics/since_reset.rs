@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
-use prometheus::proto::{Bucket, Counter, Histogram, Metric, MetricFamily, MetricType};
+use prometheus::proto::{Bucket, Counter, Histogram, Metric, MetricFamily, MetricType, Summary};
 
 /// What was shown when the metrics were reset, by the name of the metric and its labels.
 #[derive(Default)]
@@ -16,8 +16,7 @@ const KEPT: &str = "process_";
 impl SinceReset {
     pub(super) fn reset(&self, shown: Vec<MetricFamily>) {
         let counted = |family: &MetricFamily| {
-            let is_counted =
-                matches!(family.get_field_type(), MetricType::COUNTER | MetricType::HISTOGRAM);
+            let is_counted = family.get_field_type() != MetricType::GAUGE;
             is_counted && !family.name().starts_with(KEPT)
         };
         let values = shown.into_iter().filter(counted).map(|mut family| {
@@ -35,14 +34,15 @@ impl SinceReset {
         }
         for family in &mut families {
             let Some(before) = resets.get_mut(family.name()) else { continue };
-            let is_counter = family.get_field_type() == MetricType::COUNTER;
+            let kind = family.get_field_type();
             family.mut_metric().retain_mut(|metric| {
                 let key = key(metric);
                 let Some(then) = before.get(&key) else { return true };
-                let counted = if is_counter {
-                    subtract_counter(metric, then.get_counter())
-                } else {
-                    subtract_histogram(metric, then.get_histogram())
+                let counted = match kind {
+                    MetricType::COUNTER => subtract_counter(metric, then.get_counter()),
+                    MetricType::HISTOGRAM => subtract_histogram(metric, then.get_histogram()),
+                    MetricType::SUMMARY => subtract_summary(metric, then.get_summary()),
+                    _ => Some(true),
                 };
                 match counted {
                     Some(any) => any || metric.get_label().is_empty(),
@@ -95,6 +95,17 @@ fn subtract_histogram(metric: &mut Metric, then: &Histogram) -> Option<bool> {
     histogram.set_sample_sum(now.get_sample_sum() - then.get_sample_sum());
     histogram.set_bucket(buckets);
     metric.set_histogram(histogram);
+    Some(count > 0)
+}
+
+/// The quantiles are of the last minutes and stay.
+fn subtract_summary(metric: &mut Metric, then: &Summary) -> Option<bool> {
+    let mut summary = metric.get_summary().clone();
+    let count = summary.sample_count().checked_sub(then.sample_count())?;
+    let sum = summary.sample_sum() - then.sample_sum();
+    summary.set_sample_count(count);
+    summary.set_sample_sum(sum);
+    metric.set_summary(summary);
     Some(count > 0)
 }
 
