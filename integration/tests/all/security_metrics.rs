@@ -89,6 +89,10 @@ fn uses_of_service_account_tokens_are_counted_and_audited() {
         });
         String::from_utf8(STANDARD.decode(token).expect("base64")).expect("text")
     };
+    // The secret of an account that is not there yet is deleted.
+    eventually("the account", || {
+        (http.get("/api/v1/namespaces/default/serviceaccounts/default").code == 200).then_some(())
+    });
     let subject = "system:serviceaccount:default:default";
     let manual = secret("manual");
     assert_eq!(http.clone().with_token(&manual).get(secrets).code, 403);
