@@ -396,6 +396,7 @@ pub(crate) struct Chunks {
     state: State,
     /// None: nothing of the list is kept compressed.
     pieces: Option<ListPieces>,
+    chunk_bytes: usize,
 }
 
 enum State {
@@ -404,9 +405,11 @@ enum State {
     Done,
 }
 
-/// A chunk is sent when it has grown past this. Big enough that frames and TLS records are full,
-/// small enough that thousands of lists at once fit into memory.
-const CHUNK_BYTES: usize = 128 * 1024;
+/// A chunk is sent when it has grown past this: a TLS record is full, and thousands of lists at once fit into memory. The
+/// connection holds one or two of them for each list that its client does not read.
+const CHUNK_BYTES: usize = 16 * 1024;
+/// The same for chunks that are made by the CPU pool: each of them changes threads twice.
+const COSTLY_CHUNK_BYTES: usize = 128 * 1024;
 
 /// So many objects are converted in a millisecond.
 const REMADE_ITEMS: usize = 32;
@@ -417,7 +420,8 @@ impl Chunks {
         let remade = writer.needs_prepared() && items.ready.len() > REMADE_ITEMS;
         let costly = writer.is_costly() || remade || items.are_searched();
         let pieces = writer.piece_slot().filter(|_| items.consecutive).map(ListPieces::new);
-        let chunks = Box::new(Self { items, writer, state: State::Head, pieces });
+        let chunk_bytes = if costly { COSTLY_CHUNK_BYTES } else { CHUNK_BYTES };
+        let chunks = Box::new(Self { items, writer, state: State::Head, pieces, chunk_bytes });
         if costly { Payload::CostlyChunks(chunks) } else { Payload::Chunks(chunks) }
     }
 
@@ -440,13 +444,13 @@ impl Iterator for Chunks {
             }
             State::Items { first } => first,
         };
-        while chunk.len() < CHUNK_BYTES {
+        while chunk.len() < self.chunk_bytes {
             let Some(entry) = self.items.next() else {
                 self.end(first, &mut chunk);
                 return Some(Ok(chunk.into()));
             };
-            if chunk.capacity() < CHUNK_BYTES {
-                chunk.reserve(CHUNK_BYTES + entry.json.len());
+            if chunk.capacity() < self.chunk_bytes {
+                chunk.reserve(self.chunk_bytes + entry.json.len());
             }
             let written =
                 meta::cancel::check().and_then(|()| self.writer.item(&entry, first, &mut chunk));
@@ -473,7 +477,7 @@ impl ListChunks for Chunks {
         if matches!(self.state, State::Done) {
             return None;
         }
-        let output_max = gzip.output_len() + CHUNK_BYTES;
+        let output_max = gzip.output_len() + COSTLY_CHUNK_BYTES;
         let mut compressed = 0;
         while compressed < COMPRESSED_BYTES && gzip.output_len() < output_max {
             let Some(entry) = self.items.next() else {
@@ -497,7 +501,7 @@ impl ListChunks for Chunks {
 }
 
 /// So much is compressed in a millisecond or two.
-const COMPRESSED_BYTES: usize = 4 * CHUNK_BYTES;
+const COMPRESSED_BYTES: usize = 512 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -215,7 +215,7 @@ struct Chunks<I> {
     items: Option<I>,
 }
 
-const CHUNK_BYTES: usize = 128 * 1024;
+const CHUNK_BYTES: usize = 16 * 1024;
 
 impl<I: ExactSizeIterator<Item = Result<Bytes, ApiError>>> Iterator for Chunks<I> {
     type Item = Result<Bytes, ApiError>;

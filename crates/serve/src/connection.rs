@@ -245,7 +245,7 @@ impl Default for Limits {
             resets_max: 400,
             header_bytes_max: 1 << 20,
             header_lines_max: 1000,
-            send_buffer_bytes: 64 << 10,
+            send_buffer_bytes: 16 << 10,
         }
     }
 }

@@ -105,8 +105,10 @@ impl Activity {
         let before = self.stalled_since.load(Ordering::Relaxed);
         if stalled && before == 0 {
             self.stalled_since.store(self.now(), Ordering::Relaxed);
+            self.turn.set_stalled(true);
         } else if !stalled && before != 0 {
             self.stalled_since.store(0, Ordering::Relaxed);
+            self.turn.set_stalled(false);
         }
     }
 

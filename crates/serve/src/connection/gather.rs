@@ -20,6 +20,7 @@ use super::activity::Activity;
 pub(super) struct Gathered {
     // Only the task of the connection takes the lock, so it is never waited for.
     stream: Arc<Mutex<TlsStream<TcpStream>>>,
+    activity: Arc<Activity>,
 }
 
 /// The same, as the task of the connection sees it.
@@ -30,16 +31,17 @@ pub(super) struct Outgoing {
 
 /// Splits a stream into what writes and what sends.
 pub(super) fn gather(
-    mut stream: TlsStream<TcpStream>,
+    stream: TlsStream<TcpStream>,
     activity: Arc<Activity>,
 ) -> (Gathered, Outgoing) {
-    stream.get_mut().1.set_buffer_limit(Some(GATHERED_BYTES_MAX));
     let stream = Arc::new(Mutex::new(stream));
-    (Gathered { stream: stream.clone() }, Outgoing { stream, activity })
+    (Gathered { stream: stream.clone(), activity: activity.clone() }, Outgoing { stream, activity })
 }
 
 /// What one connection may hold encrypted; the write that comes next sends it first. Twice as much saves nothing more.
 const GATHERED_BYTES_MAX: usize = 128 << 10;
+/// The same while many connections wait to send: hundreds of clients that read slowly hold hundreds of these.
+const CROWDED_BYTES_MAX: usize = 16 << 10;
 
 impl Outgoing {
     /// Sends what was written so far. `Pending` while the socket does not take it all.
@@ -85,6 +87,9 @@ impl AsyncWrite for Gathered {
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let mut stream = self.stream.lock();
+        let crowded = self.activity.turn().is_crowded();
+        let bytes_max = if crowded { CROWDED_BYTES_MAX } else { GATHERED_BYTES_MAX };
+        stream.get_mut().1.set_buffer_limit(Some(bytes_max));
         loop {
             let written = stream.get_mut().1.writer().write_vectored(buffers)?;
             if written > 0 || buffers.iter().all(|buffer| buffer.is_empty()) {

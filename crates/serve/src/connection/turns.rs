@@ -3,7 +3,7 @@
 //! The runtime runs its tasks in the order in which they became ready. With hundreds of connections that send long lists, a
 //! short request would wait until each of them has encrypted and written as much as its socket takes. So a connection may
 //! write [`FREE_BYTES`] whenever it runs; for more it needs a turn, and only as many connections as the runtime has threads
-//! have one at a time. A turn ends when the connection has run, or has written [`TURN_BYTES`].
+//! have one at a time; one less while many wait. A turn ends when the connection has run, or has written [`TURN_BYTES`].
 //!
 //! The runtime runs a task that another one has woken before all others, and connections that are ready together one after the
 //! other, so that turns would follow each other while short requests wait. A connection therefore begins each turn after
@@ -12,23 +12,31 @@
 use std::collections::VecDeque;
 use std::future::Future as _;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 
-/// What a connection writes without a turn each time it runs: any single object, and events of a watch.
-const FREE_BYTES: usize = 64 << 10;
+/// What a connection writes without a turn each time it runs: most single objects, and events of a watch. Not more than a
+/// stream of HTTP/2 may have waiting ([`super::Limits::send_buffer_bytes`]), or lists would never need a turn.
+const FREE_BYTES: usize = 16 << 10;
 /// What a connection writes in one turn: it takes a fraction of a millisecond to encrypt and to hand to the kernel.
 const TURN_BYTES: usize = 256 << 10;
+/// With more connections than this waiting for a turn or for their clients to read, each holds less that is encrypted and
+/// not sent.
+const CROWD: usize = 32;
 
 /// The connections that wait for their turn, of one server.
 pub(crate) struct Turns {
-    /// How many connections have a turn at the same time.
+    /// How many connections have a turn at the same time, unless they are a crowd.
     at_once: usize,
     queue: Mutex<Queue>,
+    /// How many wait; written under the lock of the queue.
+    waiting: AtomicUsize,
+    /// How many have bytes that their sockets do not take.
+    stalled: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -41,11 +49,21 @@ struct Queue {
 impl Turns {
     pub(crate) fn new() -> Arc<Self> {
         let at_once = std::thread::available_parallelism().map_or(1, usize::from);
-        Arc::new(Self { at_once, queue: Mutex::default() })
+        Arc::new(Self {
+            at_once,
+            queue: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            stalled: AtomicUsize::new(0),
+        })
+    }
+
+    /// One processor is left to short requests while many connections send.
+    fn at_once_for(&self, waiting: usize) -> usize {
+        if waiting > CROWD { (self.at_once - 1).max(1) } else { self.at_once }
     }
 
     fn wake_next(&self, queue: &mut Queue) {
-        while queue.turns < self.at_once
+        while queue.turns < self.at_once_for(queue.waiting.len())
             && let Some(next) = queue.waiting.pop_front()
         {
             // A connection that has ended meanwhile is left out.
@@ -55,6 +73,7 @@ impl Turns {
                 turn.waker.wake();
             }
         }
+        self.waiting.store(queue.waiting.len(), Ordering::Relaxed);
     }
 }
 
@@ -70,6 +89,8 @@ pub(super) struct Turn {
     /// Changed under the lock of the queue.
     ticket: AtomicU8,
     waker: AtomicWaker,
+    /// The socket does not take what was written.
+    is_stalled: AtomicBool,
     // Only the task of the connection takes the lock.
     run: Mutex<Run>,
 }
@@ -94,6 +115,7 @@ impl Turn {
             turns: turns.clone(),
             ticket: AtomicU8::new(NONE),
             waker: AtomicWaker::new(),
+            is_stalled: AtomicBool::new(false),
             run: Mutex::default(),
         })
     }
@@ -151,6 +173,24 @@ impl Turn {
         run.bytes_written += bytes;
     }
 
+    /// The socket takes what was written, or not.
+    pub(super) fn set_stalled(&self, stalled: bool) {
+        if self.is_stalled.swap(stalled, Ordering::Relaxed) != stalled {
+            let count = &self.turns.stalled;
+            if stalled {
+                count.fetch_add(1, Ordering::Relaxed);
+            } else {
+                count.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether so many connections wait that each should hold little.
+    pub(super) fn is_crowded(&self) -> bool {
+        let Turns { waiting, stalled, .. } = &*self.turns;
+        waiting.load(Ordering::Relaxed) + stalled.load(Ordering::Relaxed) > CROWD
+    }
+
     /// The HTTP library has let go of the connection.
     pub(super) fn end(&self) {
         self.run.lock().is_upgraded = true;
@@ -183,6 +223,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        self.set_stalled(false);
         if [GRANTED, BEGUN].contains(self.ticket.get_mut()) {
             self.give_back(None);
         }
@@ -211,7 +252,12 @@ mod tests {
     use super::*;
 
     fn turns(at_once: usize) -> Arc<Turns> {
-        Arc::new(Turns { at_once, queue: Mutex::default() })
+        Arc::new(Turns {
+            at_once,
+            queue: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            stalled: AtomicUsize::new(0),
+        })
     }
 
     /// Runs a connection that has `bytes` to write; returns how many it wrote.
@@ -280,6 +326,55 @@ mod tests {
             // That was much; what comes next is judged by itself.
             assert_eq!(run(&small, 0), 0);
         }
+    }
+
+    #[test]
+    fn a_crowd_is_noticed_and_its_end_too() {
+        let turns = turns(1);
+        let senders: Vec<_> = (0..CROWD + 2).map(|_| Turn::new(&turns)).collect();
+        for (at, sender) in senders.iter().enumerate() {
+            assert_eq!(run(sender, MUCH), FREE_BYTES);
+            // The first one does not wait.
+            assert_eq!(sender.is_crowded(), at > CROWD, "{at}");
+        }
+        for sender in &senders {
+            run(sender, 0);
+        }
+        assert!(!senders[0].is_crowded());
+    }
+
+    #[test]
+    fn a_crowd_leaves_one_processor_to_short_requests() {
+        let turns = turns(2);
+        let senders: Vec<_> = (0..CROWD + 4).map(|_| Turn::new(&turns)).collect();
+        for sender in &senders {
+            run(sender, MUCH);
+        }
+        assert_eq!(turns.queue.lock().turns, 2, "two were free before the others came");
+        assert_eq!(run(&senders[0], MUCH), TURN_BYTES);
+        assert_eq!(turns.queue.lock().turns, 1);
+        drop(senders);
+        let [first, second] = [(); 2].map(|()| Turn::new(&turns));
+        run(&first, MUCH);
+        run(&second, MUCH);
+        assert_eq!(turns.queue.lock().turns, 2);
+    }
+
+    #[test]
+    fn connections_whose_clients_do_not_read_are_a_crowd_until_they_end() {
+        let turns = turns(1);
+        let sender = Turn::new(&turns);
+        let stalled: Vec<_> = (0..=CROWD).map(|_| Turn::new(&turns)).collect();
+        for turn in &stalled {
+            assert!(!sender.is_crowded());
+            turn.set_stalled(true);
+            turn.set_stalled(true);
+        }
+        assert!(sender.is_crowded());
+        stalled[0].set_stalled(false);
+        assert!(!sender.is_crowded());
+        drop(stalled);
+        assert_eq!(turns.stalled.load(Ordering::Relaxed), 0);
     }
 
     #[test]
