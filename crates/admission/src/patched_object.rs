@@ -16,7 +16,10 @@ pub(crate) enum Patched {
 /// Why no request can go on with a patched object.
 pub(crate) enum Unusable {
     /// It says that it is of another kind; why it is not converted.
-    OtherKind(GroupVersionKind, String),
+    OtherKind(String),
+    /// It is a custom object that says that it is of another version of its group; that version, and why it is not
+    /// converted.
+    OtherVersion(String, String),
     /// It is a custom object whose metadata is no object.
     NoMetadata,
 }
@@ -24,7 +27,7 @@ pub(crate) enum Unusable {
 impl Unusable {
     pub(crate) fn into_error(self) -> ApiError {
         match self {
-            Self::OtherKind(_, why) => ApiError::Storage(why),
+            Self::OtherKind(why) | Self::OtherVersion(_, why) => ApiError::Storage(why),
             Self::NoMetadata => ApiError::internal("system metadata was not initialized"),
         }
     }
@@ -57,7 +60,13 @@ pub(crate) fn decode(
                  converting to {}",
                 quote(&own)
             );
-            return Ok(Patched::Unusable(Unusable::OtherKind(kind.clone(), why)));
+            let same_group =
+                GroupVersion::parse(&api_version).is_some_and(|stated| stated.group == kind.group);
+            return Ok(Patched::Unusable(if same_group {
+                Unusable::OtherVersion(api_version, why)
+            } else {
+                Unusable::OtherKind(why)
+            }));
         }
         let has_metadata = patched.get("metadata").is_none_or(|own| own.as_object().is_some());
         if operation == Operation::Create && !has_metadata {
@@ -69,7 +78,7 @@ pub(crate) fn decode(
             ApiError::Internal(format!("unexpected GroupVersion string: {api_version}"))
         })?;
         let other = version.with_kind(name.as_str());
-        let decoded = cluster.objects.decode_typed(&other, json.as_bytes());
+        let decoded = cluster.objects.decode_typed(&other, json.as_bytes(), strict);
         decoded.map_err(ApiError::Internal)?;
         // Go calls the package of the internal type as the group is called.
         let package = match kind.group.split('.').next() {
@@ -80,7 +89,7 @@ pub(crate) fn decode(
             "converting ({}.{name}) to ({package}.{}): unknown conversion",
             other.version, kind.kind
         );
-        return Ok(Patched::Unusable(Unusable::OtherKind(other, why)));
+        return Ok(Patched::Unusable(Unusable::OtherKind(why)));
     }
     let mut object = cluster.objects.decode_changed(resource, kind, json.as_bytes(), strict)?;
     // What is no object of the definition is for validation to refuse.

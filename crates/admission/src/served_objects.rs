@@ -92,9 +92,14 @@ pub trait ServedObjects: Send + Sync + 'static {
         strict: bool,
     ) -> Result<Value, ApiError>;
 
-    /// An object of a type that no resource has (an AdmissionReview), read as Go reads it. Err: what Go says
-    /// about it.
-    fn decode_typed(&self, kind: &GroupVersionKind, json: &[u8]) -> Result<Value, String>;
+    /// An object of a type that no resource has (an AdmissionReview), read as Go reads it. `strict`:
+    /// unknown fields are an error. Err: what Go says about it.
+    fn decode_typed(
+        &self,
+        kind: &GroupVersionKind,
+        json: &[u8],
+        strict: bool,
+    ) -> Result<Value, String>;
 
     /// Merges a configuration into an object as server-side apply does, without owners. Err: why the
     /// configuration does not fit the kind.

@@ -124,7 +124,12 @@ impl ServedObjects for FakeObjects {
         crate::versioned::decode(json)
     }
 
-    fn decode_typed(&self, _kind: &GroupVersionKind, json: &[u8]) -> Result<Value, String> {
+    fn decode_typed(
+        &self,
+        _kind: &GroupVersionKind,
+        json: &[u8],
+        _strict: bool,
+    ) -> Result<Value, String> {
         crate::versioned::decode(json).map_err(|error| error.to_string())
     }
 

@@ -236,7 +236,12 @@ impl ServedObjects for CachedObjects {
         Ok(object)
     }
 
-    fn decode_typed(&self, kind: &GroupVersionKind, json: &[u8]) -> Result<Value, String> {
+    fn decode_typed(
+        &self,
+        kind: &GroupVersionKind,
+        json: &[u8],
+        strict: bool,
+    ) -> Result<Value, String> {
         let ty = self.type_of(kind).ok_or_else(|| {
             // Compat: kube-apiserver's words.
             let (kind, version) = (kind.kind.as_str(), kind.group_version().to_string());
@@ -246,9 +251,13 @@ impl ServedObjects for CachedObjects {
                  \"pkg/runtime/scheme.go:111\""
             )
         })?;
-        let options = codec::json::DecodeOptions { strict: false };
+        let options = codec::json::DecodeOptions { strict };
         let decoded = codec::json::decode_body(json, &self.schema, ty, options);
-        Ok(decoded.map_err(|error| error.to_string())?.value)
+        let decoded = decoded.map_err(|error| error.to_string())?;
+        match registry::strict_decoding_error(&decoded.strict) {
+            Some(error) => Err(error),
+            None => Ok(decoded.value),
+        }
     }
 
     fn merge_applied(

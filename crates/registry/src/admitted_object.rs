@@ -10,7 +10,7 @@ use schema::{
     cel_decl::{self, Decl},
 };
 
-use crate::Kind;
+use crate::{Kind, decode::strict_decoding_error};
 
 impl Kind {
     /// The JSON that clients get of an object of this version.
@@ -80,11 +80,10 @@ pub fn decode_typed(
 ) -> Result<Value, ApiError> {
     let decoded = codec::json::decode(json, schema, ty, DecodeOptions { strict });
     let decoded = decoded.map_err(ApiError::internal)?;
-    if !decoded.strict.is_empty() {
-        let texts: Vec<String> = decoded.strict.iter().map(ToString::to_string).collect();
-        return Err(ApiError::internal(format!("strict decoding error: {}", texts.join(", "))));
+    match strict_decoding_error(&decoded.strict) {
+        Some(error) => Err(ApiError::internal(error)),
+        None => Ok(decoded.value),
     }
-    Ok(decoded.value)
 }
 
 /// Merges a configuration into an object of any type.

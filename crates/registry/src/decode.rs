@@ -175,12 +175,19 @@ fn check_strict(
     errors: &[StrictError],
     validation: FieldValidation,
 ) -> Result<(), String> {
-    if validation == FieldValidation::Strict && !errors.is_empty() {
-        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        return Err(format!("strict decoding error: {}", texts.join(", ")));
+    if validation == FieldValidation::Strict
+        && let Some(error) = strict_decoding_error(errors)
+    {
+        return Err(error);
     }
     warn_strict(request, errors, validation);
     Ok(())
+}
+
+/// What kube-apiserver says of unknown and duplicate fields where they may not be ignored.
+pub fn strict_decoding_error(errors: &[StrictError]) -> Option<String> {
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    (!texts.is_empty()).then(|| format!("strict decoding error: {}", texts.join(", ")))
 }
 
 /// Warns about unknown and duplicate fields if `fieldValidation` is `Warn`.

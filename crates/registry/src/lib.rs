@@ -58,6 +58,7 @@ pub use continue_token::Continue;
 pub use cost::is_costly;
 pub use create::prepare_create;
 pub use custom_kind::{ApplyTypes, CustomKind, LazyApplyTypes, PruneAndDefault, ScalePaths};
+pub use decode::strict_decoding_error;
 pub use feature_gated_fields::{FeatureGatedFields, FieldPattern, GatedRule};
 pub use kind::{Conversion, Kind, RemoteConverter, SelectableSource};
 pub use options::DeleteOptions;

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 use cel::{Bound, PER_OBJECT_BUDGET, Type, Val};
-use meta::{ApiError, Cause, Str, Value, field::quote};
+use meta::{ApiError, Cause, Str, Value};
 use patch::{PatchError, json_patch::JsonPatch};
 
 use super::{
@@ -505,18 +505,14 @@ fn apply(
     let decoded = patched_object::decode(cluster, operation, resource, &patched, strict);
     match decoded.map_err(Failure::Internal)? {
         Patched::Object(object) => Ok(object),
-        // Compat: what is of another group is not converted to the group's version in the first place.
-        Patched::Unusable(Unusable::OtherKind(other, _)) if other.group != gvk.group => {
-            Err(Failure::Refused(format!(
-                "{}.{} is not suitable for converting to {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-                other.version,
-                other.kind,
-                quote(&gvk.group_version().to_string())
-            )))
-        }
-        Patched::Unusable(Unusable::OtherKind(_, why)) => {
-            Err(Failure::Internal(ApiError::Internal(format!("failed to convert object: {why}"))))
-        }
+        Patched::Unusable(Unusable::OtherKind(why)) => Err(not_converted(&why)),
+        Patched::Unusable(Unusable::OtherVersion(version, _)) => Err(not_converted(&format!(
+            "request to convert CR from an invalid group/version: {version}"
+        ))),
         Patched::Unusable(why) => Err(Failure::Internal(why.into_error())),
     }
+}
+
+fn not_converted(why: &str) -> Failure {
+    Failure::Internal(ApiError::Internal(format!("failed to convert object: {why}")))
 }

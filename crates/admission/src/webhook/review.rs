@@ -150,16 +150,16 @@ fn decode_review(
     let stated = match decode_answer(answer) {
         Ok(stated) => stated,
         Err(_) if has_huge_number(answer) => {
-            let review = objects.decode_typed(&kind, answer)?;
+            let review = objects.decode_typed(&kind, answer, false)?;
             return check_kind(&review, version).map(|()| review);
         }
         Err(why) => return Err(why),
     };
     check_kind(&stated, version)?;
     if is_json(answer) {
-        return objects.decode_typed(&kind, answer);
+        return objects.decode_typed(&kind, answer, false);
     }
-    objects.decode_typed(&kind, json::to_string(&stated).as_bytes())
+    objects.decode_typed(&kind, json::to_string(&stated).as_bytes(), false)
 }
 
 /// Whether an answer is JSON with a number that a tree cannot hold. What that means depends on its field.
