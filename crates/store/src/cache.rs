@@ -413,7 +413,7 @@ impl Shared {
         let known = self.current.load_full();
         let mut snapshot = Snapshot::new(0, self.options.index);
         self.reads.storage_lists.begin();
-        let mut range = Range::of(self.options.prefix.clone()).limit(LIST_PAGE);
+        let mut range = Range::of(self.options.prefix.clone()).limit(LIST_PAGE).uncounted();
         range.revision = revision;
         // Pages are decoded on all cores while further ones are being read: with a large resource
         // this is most of the start-up time.
