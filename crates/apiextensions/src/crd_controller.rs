@@ -487,5 +487,7 @@ const STATUS_UNKNOWN: &str = "Unknown";
 /// Infallible in practice: the apiserver wrote these bytes.
 fn decode(entry: &Entry) -> Value {
     let options = codec::json::DecodeOptions { strict: false };
-    codec::json::decode_any(&entry.json, options).map(|decoded| decoded.value).unwrap_or_default()
+    codec::json::decode_any(&entry.json.text(), options)
+        .map(|decoded| decoded.value)
+        .unwrap_or_default()
 }

@@ -127,14 +127,15 @@ pub fn splice(
 
     let mut digits = itoa::Buffer::new();
     let digits = digits.format(revision).as_bytes();
-    let mut out = Vec::with_capacity(stored.len() + digits.len() + 24);
+    let inserted = version.before.len() + digits.len() + version.after.len();
+    // Exactly what is needed: it stays in memory as long as the object.
+    let mut out = Vec::with_capacity(stored.len() - version.replaced.len() + inserted);
     out.extend_from_slice(&stored[..version.replaced.start]);
     out.extend_from_slice(version.before);
     out.extend_from_slice(digits);
     out.extend_from_slice(version.after);
     out.extend_from_slice(&stored[version.replaced.end..]);
 
-    let inserted = version.before.len() + digits.len() + version.after.len();
     let moved = |place: usize| place - version.replaced.len() + inserted;
     let shift_start = |place: &mut usize| {
         if *place >= version.replaced.end {

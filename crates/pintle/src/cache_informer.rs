@@ -77,7 +77,8 @@ pub(crate) struct CacheEvent<'a> {
 impl CacheEvent<'_> {
     /// Whether it is a secret of the service account token type, by a search of its bytes.
     pub(crate) fn is_token_secret(&self) -> bool {
-        memmem::find(&self.entry.json, br#""type":"kubernetes.io/service-account-token""#).is_some()
+        memmem::find(&self.entry.json.text(), br#""type":"kubernetes.io/service-account-token""#)
+            .is_some()
     }
 
     /// Whether it is a quota that is new or whose limits were changed. Its status changes with every object
@@ -96,9 +97,10 @@ impl CacheEvent<'_> {
         match self.resource.gvr.resource.as_str() {
             "pods" => {
                 let has_ended = |entry: &Entry| {
+                    let json = entry.json.text();
                     [&br#""phase":"Succeeded""#[..], br#""phase":"Failed""#]
                         .iter()
-                        .any(|phase| memmem::find(&entry.json, phase).is_some())
+                        .any(|phase| memmem::find(&json, phase).is_some())
                 };
                 has_ended(self.entry) && !has_ended(previous)
             }
@@ -110,9 +112,9 @@ impl CacheEvent<'_> {
     /// Whether it has or had owners or is being deleted, by a search of its bytes.
     pub(crate) fn has_owner_or_is_deleting(&self) -> bool {
         let matches = |entry: &Entry| {
-            let metadata = &entry.json[entry.meta.0 as usize..entry.meta.1 as usize];
-            memmem::find(metadata, br#""ownerReferences":"#).is_some()
-                || memmem::find(metadata, br#""deletionTimestamp":"#).is_some()
+            let metadata = entry.metadata();
+            memmem::find(&metadata, br#""ownerReferences":"#).is_some()
+                || memmem::find(&metadata, br#""deletionTimestamp":"#).is_some()
         };
         matches(self.entry) || self.previous.is_some_and(matches)
     }
@@ -269,8 +271,7 @@ impl Reflector {
 
 /// The metadata of an object without managedFields: these are most of it, and no controller reads them.
 pub(crate) fn metadata(entry: &Entry) -> Value {
-    let json = &entry.json[entry.meta.0 as usize..entry.meta.1 as usize];
-    let mut object = [br#"{"metadata":"#, json, b"}"].concat();
+    let mut object = [br#"{"metadata":"#, &*entry.metadata(), b"}"].concat();
     // Infallible in practice: the apiserver wrote these bytes.
     let scanned = raw_object::scan(&object, &FieldSet::new([])).unwrap_or_default();
     if let Some(managed_fields) = scanned.managed_fields {

@@ -281,7 +281,7 @@ fn unknown(kind: &GroupVersionKind) -> ApiError {
 
 pub(crate) fn tree(entry: &Entry) -> Result<Value, ApiError> {
     let options = codec::json::DecodeOptions { strict: false };
-    Ok(codec::json::decode_any(&entry.json, options).map_err(ApiError::internal)?.value)
+    Ok(codec::json::decode_any(&entry.json.text(), options).map_err(ApiError::internal)?.value)
 }
 
 /// The API, for controllers.
@@ -432,7 +432,7 @@ impl ControllerClient {
         let services = snapshot.range(&storage.prefix, None);
         // Decoded: only what names a service, and there are few of those.
         let remote =
-            services.filter(|entry| memmem::find(&entry.json, br#""service":{"#).is_some());
+            services.filter(|entry| memmem::find(&entry.json.text(), br#""service":{"#).is_some());
         let unavailable = remote.filter_map(|entry| {
             let service = tree(entry).ok()?;
             let conditions = service.items_at(&["status", "conditions"]);

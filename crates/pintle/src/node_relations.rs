@@ -82,7 +82,7 @@ impl Caches {
     fn pod_needs(&self, node: &str, what: Related, namespace: &str, name: &str) -> bool {
         let finder = memmem::Finder::new(name);
         // The name of a claim may be put together from others.
-        let whole = |pod: &Entry| what == Related::Claim || finder.find(&pod.json).is_some();
+        let whole = |pod: &Entry| what == Related::Claim || finder.find(&pod.json.text()).is_some();
         self.pods_on(node)
             .filter(|pod| pod.namespace == namespace && whole(pod))
             .filter_map(|pod| tree(&pod).ok())

@@ -140,7 +140,7 @@ fn entry(kind: &Kind, object: Value) -> Result<Arc<Entry>, ApiError> {
         body_at: scanned.body_at as u32,
         meta: (scanned.metadata.start as u32, scanned.metadata.end as u32),
         labels: scanned.labels.into(),
-        json,
+        json: json.into(),
         ..Entry::default()
     }))
 }

@@ -250,7 +250,7 @@ async fn commit_create(
 async fn already_exists(request: &ResourceRequest<'_>, storage: &Storage, name: &str) -> ApiError {
     let name = name.to_owned();
     let current = storage.find(&request.info.namespace, &name, true).await.ok().flatten();
-    let current = current.and_then(|entry| decode::tree(&entry.json).ok());
+    let current = current.and_then(|entry| decode::tree(&entry.json.text()).ok());
     let deleting = current.is_some_and(|object| object_meta::is_deleting(&object));
     ApiError::AlreadyExists { resource: request.kind.group_resource(), name, deleting }
 }

@@ -179,7 +179,7 @@ async fn delete_object(
         // state of the store.
         let from_cache = cached.is_some();
         let (stored, revision) = match cached.take() {
-            Some(entry) => (entry.json.clone(), entry.revision),
+            Some(entry) => (entry.json.bytes(), entry.revision),
             None => match storage.read(&key).await? {
                 Some(found) => {
                     (storage.at_revision(&found.value, found.mod_revision)?, found.mod_revision)

@@ -16,7 +16,7 @@ use crate::{
     decode::tree,
     protobuf_metadata, protobuf_response,
     resource_request::{Engine, ResourceRequest},
-    response_format::{Projection, ResponseFormat, write_metadata_only},
+    response_format::{Projection, ResponseFormat, write_metadata_of},
     table::{self, IncludeObject},
 };
 
@@ -124,7 +124,7 @@ impl Frames {
             }
             Projection::Metadata => {
                 let mut object = Vec::with_capacity(1024);
-                write_metadata_only(&mut object, &self.kind.metadata_of(entry)?);
+                write_metadata_of(&mut object, &self.kind, entry)?;
                 self.wrap(ty, &self.format.in_version(object.into()))
             }
             Projection::Table(include) => {

@@ -80,7 +80,7 @@ async fn one_large_object_is_written_in_linear_time() {
     let (engine, kind) = (server.engine(), server.kind("v1", "widgets"));
     let large = |n: usize| entry("large", n);
     assert_linear("a table", 500, large, |entry| {
-        drop(table::of_object(engine, kind, IncludeObject::Object, &entry.json));
+        drop(table::of_object(engine, kind, IncludeObject::Object, &entry.json.text()));
     });
     assert_linear("a conversion", 500, large, |entry| {
         // Made anew each time: what was converted is kept.

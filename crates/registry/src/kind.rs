@@ -305,7 +305,7 @@ impl Kind {
 
     /// The type of metadata that is shown alone in another form. In custom resources it is sorted as stored,
     /// but alone it has the order of its type; in some kinds it has annotations of the server's own.
-    fn lone_metadata(&self) -> Option<TypeId> {
+    pub(crate) fn lone_metadata(&self) -> Option<TypeId> {
         let differs = !self.strategy.internal_annotations().is_empty();
         self.object_meta.or_else(|| self.schema.by_name(OBJECT_META).filter(|_| differs))
     }
@@ -325,7 +325,7 @@ impl Kind {
     /// The same of a cached object, in this version.
     pub(crate) fn metadata_of(&self, entry: &Entry) -> Result<Bytes, ApiError> {
         if self.lone_metadata().is_none() {
-            return Ok(entry.json.slice(entry.meta.0 as usize..entry.meta.1 as usize));
+            return Ok(entry.json.slice_bytes(entry.metadata_range()));
         }
         let make = || Ok(self.metadata(&self.raw_metadata(entry)?)?.into_owned().into());
         // Invariant: only custom resources keep it, because others keep their protobuf in the same slot.
@@ -338,7 +338,7 @@ impl Kind {
     /// The metadata of a cached object in this version, with its keys in any order.
     pub(crate) fn raw_metadata<'a>(&self, entry: &'a Entry) -> Result<Cow<'a, [u8]>, ApiError> {
         if !self.is_remote() {
-            return Ok(Cow::Borrowed(&entry.json[entry.meta.0 as usize..entry.meta.1 as usize]));
+            return Ok(entry.metadata());
         }
         let view = self.view(entry)?;
         let scanned = raw_object::scan(&view, &FieldSet::new([])).map_err(ApiError::internal)?;
@@ -412,17 +412,18 @@ impl Kind {
     /// Converts entries of other versions in one batch; the results are cached in the entries.
     pub(crate) async fn prepare(&self, entries: &[&Arc<Entry>]) -> Result<(), ApiError> {
         let Some(remote) = self.remote() else { return Ok(()) };
-        let view = self.view_slot();
+        let (view, own_version) = (self.view_slot(), self.version_prefix());
         let missing: Vec<&&Arc<Entry>> = entries
             .iter()
             .filter(|entry| {
-                !self.is_own_version(&entry.json) && entry.cached_encoding(view).is_none()
+                !entry.json.starts_with(&own_version) && entry.cached_encoding(view).is_none()
             })
             .collect();
         if missing.is_empty() {
             return Ok(());
         }
-        let objects = missing.iter().map(|entry| tree(&entry.json)).collect::<Result<_, _>>()?;
+        let objects =
+            missing.iter().map(|entry| tree(&entry.json.text())).collect::<Result<_, _>>()?;
         let api_version = self.group_version().to_string();
         let converted = remote.convert(objects, &api_version).await?;
         for (entry, object) in missing.iter().zip(converted) {
@@ -433,16 +434,15 @@ impl Kind {
     }
 
     /// Custom resources begin with their apiVersion: keys are sorted.
-    fn is_own_version(&self, json: &[u8]) -> bool {
-        let start = format!("{{\"apiVersion\":\"{}\"", self.group_version());
-        json.starts_with(start.as_bytes())
+    fn version_prefix(&self) -> Vec<u8> {
+        format!("{{\"apiVersion\":\"{}\"", self.group_version()).into_bytes()
     }
 
     /// A stored object, converted to this version.
     pub(crate) async fn view_of_stored(&self, json: &Bytes) -> Result<Bytes, ApiError> {
         let Some(conversion) = &self.conversion else { return Ok(json.clone()) };
         let Some(remote) = conversion.remote() else { return self.converted(&**conversion, json) };
-        if self.is_own_version(json) {
+        if json.starts_with(&self.version_prefix()) {
             return Ok(json.clone());
         }
         let api_version = self.group_version().to_string();
@@ -452,7 +452,7 @@ impl Kind {
         Ok(self.encode(converted))
     }
 
-    fn converted(&self, conversion: &dyn Conversion, json: &Bytes) -> Result<Bytes, ApiError> {
+    fn converted(&self, conversion: &dyn Conversion, json: &[u8]) -> Result<Bytes, ApiError> {
         let object = match &self.storage {
             Some(storage) => decode::object(json, &storage.schema, storage.ty),
             None => tree(json),
@@ -507,16 +507,16 @@ impl Kind {
     /// A cached object, converted to this version. Err: the conversion failed. An object of another
     /// version must never be served instead.
     pub(crate) fn view(&self, entry: &Entry) -> Result<Bytes, ApiError> {
-        let Some(conversion) = &self.conversion else { return Ok(entry.json.clone()) };
+        let Some(conversion) = &self.conversion else { return Ok(entry.json.bytes()) };
         if conversion.remote().is_none() {
-            let convert = || self.converted(&**conversion, &entry.json);
+            let convert = || self.converted(&**conversion, &entry.json.text());
             return entry.try_encoding(self.view_slot(), convert);
         }
         if let Some(view) = entry.cached_encoding(self.view_slot()) {
             return Ok(view);
         }
-        if self.is_own_version(&entry.json) {
-            return Ok(entry.json.clone());
+        if entry.json.starts_with(&self.version_prefix()) {
+            return Ok(entry.json.bytes());
         }
         // `prepare` did not convert this entry.
         let stored = self.storage.as_ref().map_or(self.gvk(), |storage| &storage.gvk);

@@ -349,7 +349,7 @@ const YIELD_ITEMS: usize = 64;
 
 /// Sorts by rank; objects of the same rank stay ordered by name.
 fn in_order(items: Items, order: fn(&Value) -> i64) -> Result<Items, ApiError> {
-    let ranked = items.map(|entry| Ok((order(&tree(&entry.json)?), entry)));
+    let ranked = items.map(|entry| Ok((order(&tree(&entry.json.text())?), entry)));
     let mut ranked = ranked.collect::<Result<Vec<(i64, Arc<Entry>)>, ApiError>>()?;
     ranked.sort_by_key(|(rank, _)| *rank);
     Ok(Items::of(ranked.into_iter().map(|(_, entry)| entry)))
@@ -430,7 +430,7 @@ impl ItemWriter for TypedItems {
     fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>) -> Result<(), ApiError> {
         out.extend_from_slice(if first { b"{" } else { b",{" });
         if self.kind.conversion.is_none() {
-            append(out, &entry.json[entry.body_at as usize..]);
+            entry.json.append_to(out, entry.body_at as usize..entry.json.len());
             return Ok(());
         }
         let json = self.kind.view(entry)?;
@@ -471,6 +471,10 @@ impl ItemWriter for CustomItems {
     fn item(&self, entry: &Entry, first: bool, out: &mut Vec<u8>) -> Result<(), ApiError> {
         if !first {
             out.push(b',');
+        }
+        if self.kind.conversion.is_none() {
+            entry.json.append_to(out, 0..entry.json.len());
+            return Ok(());
         }
         append(out, &self.kind.view(entry)?);
         Ok(())
@@ -518,8 +522,7 @@ impl ItemWriter for MetadataItems {
         if !first {
             out.push(b',');
         }
-        write_metadata_only(out, &self.kind.metadata_of(entry)?);
-        Ok(())
+        write_metadata_of(out, &self.kind, entry)
     }
 
     fn tail(&self, empty: bool, out: &mut Vec<u8>) {
@@ -574,12 +577,29 @@ pub(crate) fn write_head(out: &mut Vec<u8>, kind: &str, api_version: &str, head:
 }
 
 pub(crate) fn write_metadata_only(out: &mut Vec<u8>, metadata: &[u8]) {
-    out.extend_from_slice(
-        b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":",
-    );
+    out.extend_from_slice(METADATA_HEAD);
     out.extend_from_slice(metadata);
     out.push(b'}');
 }
+
+/// The same of a cached object, without a copy of its metadata where they are shown as they are stored.
+pub(crate) fn write_metadata_of(
+    out: &mut Vec<u8>,
+    kind: &Kind,
+    entry: &Entry,
+) -> Result<(), ApiError> {
+    if kind.lone_metadata().is_some() {
+        write_metadata_only(out, &kind.metadata_of(entry)?);
+        return Ok(());
+    }
+    out.extend_from_slice(METADATA_HEAD);
+    entry.json.append_to(out, entry.metadata_range());
+    out.push(b'}');
+    Ok(())
+}
+
+const METADATA_HEAD: &[u8] =
+    b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":";
 
 pub(crate) fn metadata_only(kind: &Kind, json: &[u8]) -> Result<Bytes, ApiError> {
     let metadata = kind.metadata(&json[metadata_range(json)?])?;

@@ -385,7 +385,7 @@ impl Materialize for JsonObjects {
             name: Str::new(name),
             namespace: Str::new(namespace),
             revision,
-            json,
+            json: json.into(),
             body_at: scanned.body_at as u32,
             meta: (scanned.metadata.start as u32, scanned.metadata.end as u32),
             label_bits: label_bits(scanned.labels.iter().map(|(k, v)| (k.as_str(), v.as_str()))),

@@ -12,7 +12,8 @@ use crate::{
     list::ListHead,
     resource_request::ResourceRequest,
     response_format::{
-        ItemWriter, META_V1, metadata_range, no_items, write_head, write_metadata_only,
+        ItemWriter, META_V1, metadata_range, no_items, write_head, write_metadata_of,
+        write_metadata_only,
     },
 };
 
@@ -86,17 +87,23 @@ impl ItemWriter for TableWriter {
         if !first {
             out.push(b',');
         }
-        let metadata = self.kind.metadata_of(entry)?;
         // Rows are cached for the stored version only.
         if self.kind.conversion.is_none() {
-            let row = entry.try_encoding(SLOT_ROW, || Row::of(&self.kind, &entry.json))?;
+            let row = entry.try_encoding(SLOT_ROW, || Row::of(&self.kind, &entry.json.text()))?;
             if let Some(row) = Row::read(&row) {
                 out.extend_from_slice(b"{\"cells\":");
                 row.write(out, self.now);
-                write_object(out, self.include, &entry.json, &metadata);
+                out.extend_from_slice(b",\"object\":");
+                match self.include {
+                    IncludeObject::None => out.extend_from_slice(b"null"),
+                    IncludeObject::Metadata => write_metadata_of(out, &self.kind, entry)?,
+                    IncludeObject::Object => entry.json.append_to(out, 0..entry.json.len()),
+                }
+                out.push(b'}');
                 return Ok(());
             }
         }
+        let metadata = self.kind.metadata_of(entry)?;
         write_row(out, &self.kind, self.include, &self.kind.view(entry)?, &metadata, self.now)
     }
 

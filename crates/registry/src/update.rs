@@ -88,7 +88,7 @@ pub(crate) async fn guaranteed_update(
     // The cache is nearly always new enough; the store is read only after a failure.
     let cached = storage.cache.get(&key);
     let mut current = match &cached {
-        Some(entry) => Some(Current::new(kind, entry.json.clone(), entry.revision).await?),
+        Some(entry) => Some(Current::new(kind, entry.json.bytes(), entry.revision).await?),
         None => newest(kind, storage, &key).await?,
     };
     let mut from_cache = cached.is_some();

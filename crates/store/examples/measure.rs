@@ -153,7 +153,7 @@ async fn fan_out(store: &Embedded, cache: &Arc<Cache>) {
                 match watcher.next().await {
                     WatchItem::Events(events) => {
                         for event in events {
-                            bytes += event.frame(0, || event.entry.json.clone()).len();
+                            bytes += event.frame(0, || event.entry.json.bytes()).len();
                             seen += 1;
                             if event.revision == last {
                                 return (seen, bytes);

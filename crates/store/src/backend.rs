@@ -176,6 +176,9 @@ pub struct Range {
     pub revision: Option<u64>,
     /// At most this many keys, 0 for all.
     pub limit: usize,
+    /// The caller does not need [`RangeResult::remaining`]: whoever reads a large resource page by page would have the
+    /// backend count the rest of it with every page.
+    pub uncounted: bool,
 }
 
 impl Range {
@@ -200,6 +203,12 @@ impl Range {
         self.limit = limit;
         self
     }
+
+    #[must_use]
+    pub fn uncounted(mut self) -> Self {
+        self.uncounted = true;
+        self
+    }
 }
 
 /// The result of a range read.
@@ -210,7 +219,7 @@ pub struct RangeResult {
     pub revision: u64,
     /// Whether the limit truncated the range.
     pub more: bool,
-    /// How many keys of the range follow after the items.
+    /// How many keys of the range follow after the items; of an uncounted range any number above 0, if there are more.
     pub remaining: u64,
 }
 

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
+use crate::delta::DeltaEncoder;
 use crate::reflector;
 use crate::ring::{CacheCounters, EndReason, Ring};
 use crate::{
@@ -74,6 +75,8 @@ pub(crate) struct Shared {
     pub(crate) checkpoints: Mutex<Checkpoints>,
     /// Older states that were computed for a read, kept for the pages that follow.
     exact_snapshots: Mutex<VecDeque<Arc<Snapshot>>>,
+    /// Makes new entries small; shared with the tasks that decode pages of a list.
+    pub(crate) delta_encoder: Arc<DeltaEncoder>,
     pub(crate) progress_wanted: Arc<Notify>,
     pub(crate) counters: Arc<CacheCounters>,
     pub(crate) reads: Arc<ReadMetrics>,
@@ -102,6 +105,7 @@ impl Cache {
             revision: watch::Sender::new(0),
             checkpoints: Mutex::default(),
             exact_snapshots: Mutex::default(),
+            delta_encoder: Arc::default(),
             progress_wanted,
             counters,
             reads: Arc::default(),
@@ -209,8 +213,9 @@ impl Cache {
     pub async fn read_one(&self, key: &str) -> Result<Option<Arc<Entry>>, ReadError> {
         let Some(found) = self.shared.backend.get(key).await? else { return Ok(None) };
         let known = self.snapshot();
-        let found = entries(&*self.shared.options.materialize, &known, &[found]).pop();
-        Ok(found.transpose()?)
+        // Not packed: it is dropped with the answer.
+        let found = known_or_new(&*self.shared.options.materialize, &known, &found, |_| ());
+        Ok(Some(found?))
     }
 
     /// The newest state, read from the backend, bypassing the cache.
@@ -295,8 +300,8 @@ impl Cache {
         self.shared.counters.watchers_slow.load(Ordering::Relaxed)
     }
 
-    /// Memory in use: the current objects, and what the events retain beyond them. The latter is
-    /// bounded by `RingLimits::bytes_max`.
+    /// The size of the current objects as they are served, and what the events retain beyond them. The latter is
+    /// bounded by `RingLimits::bytes_max`. Memory in use is less where objects are alike, see [`ObjectJson`](crate::ObjectJson).
     pub fn bytes(&self) -> (usize, usize) {
         let objects = self.snapshot().range("", None).map(|entry| entry.json.len()).sum();
         (objects, self.shared.ring.load().bytes())
@@ -408,7 +413,7 @@ impl Shared {
         let known = self.current.load_full();
         let mut snapshot = Snapshot::new(0, self.options.index);
         self.reads.storage_lists.begin();
-        let mut range = Range::of(self.options.prefix.clone()).limit(LIST_PAGE);
+        let mut range = Range::of(self.options.prefix.clone()).limit(LIST_PAGE).uncounted();
         range.revision = revision;
         // Pages are decoded on all cores while further ones are being read: with a large resource
         // this is most of the start-up time.
@@ -431,7 +436,8 @@ impl Shared {
             range.revision = Some(page.revision);
             range.after = page.items.last().map(|item| item.key.clone());
             let (known, materialize) = (Arc::clone(&known), Arc::clone(&self.options.materialize));
-            let make = move || entries(&*materialize, &known, &page.items);
+            let delta = Arc::clone(&self.delta_encoder);
+            let make = move || entries(&*materialize, &delta, &known, &page.items);
             if !more && making.is_empty() {
                 add(&mut snapshot, make());
                 return Ok(snapshot);
@@ -459,7 +465,11 @@ impl Shared {
         revision: u64,
         problem: Option<&Str>,
     ) -> Result<Entry, UnreadableObject> {
-        entry(&*self.options.materialize, key, value, revision, problem)
+        let mut made = entry(&*self.options.materialize, key, value, revision, problem);
+        if let Ok(entry) = &mut made {
+            self.delta_encoder.pack(entry);
+        }
+        made
     }
 }
 
@@ -469,17 +479,27 @@ type EntryResult = Result<Arc<Entry>, UnreadableObject>;
 /// The entries of a page.
 fn entries(
     materialize: &dyn Materialize,
+    delta_encoder: &DeltaEncoder,
     known: &Snapshot,
     items: &[KeyValue],
 ) -> Vec<EntryResult> {
-    let made = items.iter().map(|item| {
-        let KeyValue { key, value, mod_revision, problem, .. } = item;
-        match known.get(key).filter(|entry| entry.revision == *mod_revision) {
-            Some(entry) => Ok(Arc::clone(entry)),
-            None => entry(materialize, key, value, *mod_revision, problem.as_ref()).map(Arc::new),
-        }
-    });
-    made.collect()
+    let pack = |entry: &mut Entry| delta_encoder.pack(entry);
+    items.iter().map(|item| known_or_new(materialize, known, item, pack)).collect()
+}
+
+fn known_or_new(
+    materialize: &dyn Materialize,
+    known: &Snapshot,
+    item: &KeyValue,
+    pack: impl FnOnce(&mut Entry),
+) -> EntryResult {
+    let KeyValue { key, value, mod_revision, problem, .. } = item;
+    if let Some(entry) = known.get(key).filter(|entry| entry.revision == *mod_revision) {
+        return Ok(Arc::clone(entry));
+    }
+    let mut entry = entry(materialize, key, value, *mod_revision, problem.as_ref())?;
+    pack(&mut entry);
+    Ok(Arc::new(entry))
 }
 
 fn entry(

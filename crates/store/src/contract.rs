@@ -85,6 +85,9 @@ pub async fn ranges_page_through_one_revision(backend: &dyn Backend) {
     let first = backend.range(Range::of("/b/").limit(2)).await.expect("reads");
     assert_eq!(keys(&first.items), ["/b/1", "/b/2"]);
     assert_eq!((first.more, first.remaining), (true, 1));
+    let uncounted = backend.range(Range::of("/b/").limit(1).uncounted()).await.expect("reads");
+    assert_eq!(keys(&uncounted.items), ["/b/1"]);
+    assert!(uncounted.more && uncounted.remaining > 0);
     backend.write(Write::delete("/b/3", Expect::Any)).await.expect("deletes");
     backend.write(Write::create("/b/4", "late")).await.expect("creates");
     let rest = Range::of("/b/").after("/b/2").at(first.revision).limit(2);

@@ -1,13 +1,14 @@
 //! One object in the cache: the bytes a client gets, and what selectors and lists need without
 //! decoding them.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use meta::Str;
 
-use crate::CachedEncodings;
+use crate::{CachedEncodings, ObjectJson};
 
 /// An object as it is served. Immutable; a new revision is a new entry.
 #[derive(Debug, Default)]
@@ -20,7 +21,7 @@ pub struct Entry {
     /// The revision at which the object was written; its `resourceVersion`.
     pub revision: u64,
     /// The object as JSON, with `resourceVersion` in place.
-    pub json: Bytes,
+    pub json: ObjectJson,
     /// The offset after `kind` and `apiVersion`, which typed lists leave out.
     pub body_at: u32,
     /// Start and end of `metadata`'s value (from brace to brace) in `json`.
@@ -94,6 +95,16 @@ impl Entry {
         self.protobuf_len.store(len as u32, Ordering::Relaxed);
     }
 
+    /// The value of `metadata`, from brace to brace.
+    pub fn metadata(&self) -> Cow<'_, [u8]> {
+        self.json.slice(self.metadata_range())
+    }
+
+    /// Where it is in `json`.
+    pub fn metadata_range(&self) -> Range<usize> {
+        self.meta.0 as usize..self.meta.1 as usize
+    }
+
     /// The value of the `n`th selectable field.
     pub fn field(&self, n: usize) -> Option<&Str> {
         self.fields.get(n)
@@ -107,16 +118,17 @@ impl Entry {
     /// The same object with another `resourceVersion`: the last state in a DELETED event.
     pub fn with_revision(&self, revision: u64) -> Result<Self, String> {
         let (start, end) = (self.meta.0 as usize, self.meta.1 as usize);
-        let meta = self.json.get(start..end).ok_or("metadata is out of bounds")?;
+        let text = self.json.text();
+        let meta = text.get(start..end).ok_or("metadata is out of bounds")?;
         let old = resource_version(meta)
             .ok_or_else(|| format!("{} has no metadata.resourceVersion", self.key))?;
 
         let mut digits = itoa::Buffer::new();
         let digits = digits.format(revision).as_bytes();
-        let mut json = BytesMut::with_capacity(self.json.len() + digits.len() - old.len());
-        json.extend_from_slice(&self.json[..start + old.start]);
+        let mut json = Vec::with_capacity(text.len() + digits.len() - old.len());
+        json.extend_from_slice(&text[..start + old.start]);
         json.extend_from_slice(digits);
-        json.extend_from_slice(&self.json[start + old.end..]);
+        json.extend_from_slice(&text[start + old.end..]);
 
         let moved = |at: u32| {
             if at as usize > start + old.start {
@@ -130,7 +142,7 @@ impl Entry {
             name: self.name.clone(),
             namespace: self.namespace.clone(),
             revision,
-            json: json.freeze(),
+            json: json.into(),
             body_at: moved(self.body_at),
             meta: (moved(self.meta.0), moved(self.meta.1)),
             labels: self.labels.clone(),
@@ -205,7 +217,7 @@ mod tests {
         let end = json.rfind("},\"spec\"").map_or(json.len() - 1, |at| at + 1);
         let body_at = json.find("\"metadata\"").expect("has metadata") as u32;
         Entry {
-            json: Bytes::copy_from_slice(json.as_bytes()),
+            json: Bytes::copy_from_slice(json.as_bytes()).into(),
             meta: (start as u32, end as u32),
             revision,
             body_at,
@@ -231,9 +243,9 @@ mod tests {
         ];
         for (before, after) in cases {
             let moved = entry(before, 9).with_revision(1000).expect("has a resourceVersion");
-            assert_eq!(std::str::from_utf8(&moved.json).expect("is text"), after);
+            assert_eq!(std::str::from_utf8(&moved.json.text()).expect("is text"), after);
             let again = moved.with_revision(9).expect("offsets moved along");
-            assert_eq!(std::str::from_utf8(&again.json).expect("is text"), before);
+            assert_eq!(std::str::from_utf8(&again.json.text()).expect("is text"), before);
         }
     }
 

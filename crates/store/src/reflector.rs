@@ -238,9 +238,10 @@ fn build_update(
             (kind, entry, previous)
         } else {
             let Some(previous) = snapshot.remove(&change.key) else { continue };
-            let entry = previous
+            let mut entry = previous
                 .with_revision(change.revision)
                 .map_err(|error| StoreError::Corrupt(format!("{}: {error}", change.key)))?;
+            shared.delta_encoder.pack(&mut entry);
             (EventKind::Deleted, Arc::new(entry), Some(previous))
         };
         events.push(Arc::new(Event::new(kind, change.revision, entry, previous, now)));

@@ -220,7 +220,7 @@ async fn metadata_of_a_custom_resource_is_encoded_as_well() {
         meta: (start, start + sorted.len() as u32),
         ..store::Entry::default()
     };
-    let object = crate::decode::tree(&entry.json).unwrap();
+    let object = crate::decode::tree(&entry.json.text()).unwrap();
     let expected =
         slowly(&server, &value!({"metadata": (object.get("metadata").unwrap().clone())}));
     assert_eq!(super::made(server.engine(), kind, &entry).unwrap(), expected);

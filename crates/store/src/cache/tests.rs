@@ -93,7 +93,7 @@ async fn a_read_after_a_write_sees_it() {
         cache.fresh().await.expect("learns of progress elsewhere");
     }
     let entry = cache.get("/registry/pods/ns/p7").expect("is there");
-    assert!(entry.json.ends_with(br#""spec":{"nodeName":"n1"}}"#));
+    assert!(entry.json.text().ends_with(br#""spec":{"nodeName":"n1"}}"#));
     assert_eq!((entry.name.as_str(), entry.namespace.as_str()), ("p7", "ns"));
 }
 
@@ -123,7 +123,7 @@ async fn events_have_their_type_the_new_and_the_previous_state() {
     let events = events_until(&mut watcher, gone).await;
     assert_eq!(shown(&events), ["Added a n1<--", "Modified a n2<-n1", "Deleted a n2<-n2"]);
     let resource_version = format!(r#""resourceVersion":"{gone}""#);
-    let json = std::str::from_utf8(&events[2].entry.json).expect("is text");
+    let json = String::from_utf8(events[2].entry.json.text().into_owned()).expect("is text");
     assert!(json.contains(&resource_version), "{json}");
     assert_eq!(events[2].entry.revision, gone);
     let departed = events[1].departed().expect("there was a state before");

@@ -118,6 +118,9 @@ impl Index {
                 found.push(self.locate(key.clone(), version)?);
             } else {
                 remaining += 1;
+                if range.uncounted {
+                    break;
+                }
             }
         }
         Ok((found, at, remaining))

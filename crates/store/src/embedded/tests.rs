@@ -827,7 +827,7 @@ struct Raw;
 
 impl crate::Materialize for Raw {
     fn entry(&self, key: &meta::Str, value: &Bytes, revision: u64) -> Result<crate::Entry, String> {
-        let (key, json) = (key.clone(), value.clone());
+        let (key, json) = (key.clone(), value.clone().into());
         Ok(crate::Entry { key, revision, json, ..crate::Entry::default() })
     }
 }
