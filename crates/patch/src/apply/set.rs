@@ -38,6 +38,14 @@ impl Set {
         }
     }
 
+    /// Adds a member and what is below it, behind all elements that there are.
+    pub(super) fn push(&mut self, element: PathElement, below: Self) {
+        if !(below.members.is_empty() && below.children.is_empty()) {
+            self.children.push((element.clone(), below));
+        }
+        self.members.push(element);
+    }
+
     fn descend(&mut self, element: &PathElement) -> &mut Self {
         let at = match search(&self.children, element, |(child, _)| child) {
             Ok(at) => at,
