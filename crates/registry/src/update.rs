@@ -366,10 +366,7 @@ pub fn prepare_update(
     kind.normalize(object);
     if subresource.is_empty() {
         if kind.has_status() {
-            match old.get("status") {
-                Some(status) => object.set_at(&["status"], status.clone()),
-                None => drop(object.remove_at(&["status"])),
-            }
+            object.keep_at(&["status"], old.get("status"));
         }
         kind.strategy.prepare_for_update(object, old, cx);
     } else {
@@ -400,10 +397,7 @@ fn keep_metadata(kind: &Kind, subresource: &str, object: &mut Value, old: &Value
     for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
         if whole || reset.contains(&format!("metadata.{field}").as_str()) {
             let at = ["metadata", field];
-            match old.at(&at) {
-                Some(value) => object.set_at(&at, value.clone()),
-                None => drop(object.remove_at(&at)),
-            }
+            object.keep_at(&at, old.at(&at));
         }
     }
 }
