@@ -4,6 +4,7 @@
 //! spelling of a quantity or a time) is gone after decoding, so that encoding and decoding again
 //! changes nothing.
 
+mod canonical;
 mod decode;
 mod edit;
 mod encode;
@@ -15,6 +16,7 @@ pub(crate) mod lexer;
 #[cfg(test)]
 mod tests;
 
+pub use canonical::to_canonical;
 pub(crate) use decode::decode_any_up_to;
 pub use decode::{
     DecodeOptions, Decoded, decode, decode_any, decode_any_body, decode_any_within, decode_body,

@@ -125,17 +125,9 @@ pub fn splice(
     let Scanner { mut found, version, .. } = Scanner::run(stored, wanted, order)?;
     let version = version.ok_or(ScanError::NoMetadata)?;
 
-    let mut digits = itoa::Buffer::new();
-    let digits = digits.format(revision).as_bytes();
-    let inserted = version.before.len() + digits.len() + version.after.len();
-    // Exactly what is needed: it stays in memory as long as the object.
-    let mut out = Vec::with_capacity(stored.len() - version.replaced.len() + inserted);
-    out.extend_from_slice(&stored[..version.replaced.start]);
-    out.extend_from_slice(version.before);
-    out.extend_from_slice(digits);
-    out.extend_from_slice(version.after);
-    out.extend_from_slice(&stored[version.replaced.end..]);
+    let out = version.put_into(stored, revision);
 
+    let inserted = out.len() - (stored.len() - version.replaced.len());
     let moved = |place: usize| place - version.replaced.len() + inserted;
     let shift_start = |place: &mut usize| {
         if *place >= version.replaced.end {
@@ -160,11 +152,88 @@ pub fn splice(
     Ok((out.into(), found))
 }
 
+/// Inserts the revision into an object that was just encoded: as [`splice`], but the place is near the beginning,
+/// and what comes behind it is not looked at.
+pub fn insert_revision(encoded: &[u8], revision: u64, order: KeyOrder) -> Result<Bytes, ScanError> {
+    let encoded = encoded.trim_ascii_end();
+    let mut cursor = Cursor::new(encoded);
+    let mut more = cursor.open(b'{')?;
+    while more {
+        if cursor.key()? == b"metadata" {
+            return Ok(Version::find(&mut cursor, order)?.put_into(encoded, revision).into());
+        }
+        cursor.skip()?;
+        more = cursor.another(b'}')?;
+    }
+    Err(ScanError::NoMetadata)
+}
+
 /// How to put `resourceVersion` in.
 struct Version {
     replaced: Range<usize>,
     before: &'static [u8],
     after: &'static [u8],
+}
+
+impl Version {
+    /// Looks for its place in the metadata.
+    fn find(cursor: &mut Cursor<'_>, order: KeyOrder) -> Result<Self, ScanError> {
+        let mut empty = true;
+        let mut more = cursor.open(b'{')?;
+        while more {
+            let start = cursor.at();
+            match cursor.key()? {
+                b"resourceVersion" => return Self::replacing(cursor),
+                key if comes_behind_version(key, order) => return Ok(Self::before(start)),
+                _ => cursor.skip()?,
+            }
+            empty = false;
+            more = cursor.another(b'}')?;
+        }
+        Ok(Self::last(cursor.at() - 1, empty))
+    }
+
+    /// Replaces the value at the cursor, and moves behind it.
+    fn replacing(cursor: &mut Cursor<'_>) -> Result<Self, ScanError> {
+        let value = cursor.string()?;
+        let end = cursor.at() - 1;
+        Ok(Self { replaced: end - value.len()..end, before: b"", after: b"" })
+    }
+
+    /// In front of the member that starts here.
+    fn before(member: usize) -> Self {
+        Self { replaced: member..member, before: b"\"resourceVersion\":\"", after: b"\"," }
+    }
+
+    /// In front of the closing bracket that is here.
+    fn last(end: usize, empty: bool) -> Self {
+        let before: &[u8] =
+            if empty { b"\"resourceVersion\":\"" } else { b",\"resourceVersion\":\"" };
+        Self { replaced: end..end, before, after: b"\"" }
+    }
+
+    fn put_into(&self, object: &[u8], revision: u64) -> Vec<u8> {
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(revision).as_bytes();
+        let inserted = self.before.len() + digits.len() + self.after.len();
+        // Exactly what is needed: it stays in memory as long as the object.
+        let mut out = Vec::with_capacity(object.len() - self.replaced.len() + inserted);
+        out.extend_from_slice(&object[..self.replaced.start]);
+        out.extend_from_slice(self.before);
+        out.extend_from_slice(digits);
+        out.extend_from_slice(self.after);
+        out.extend_from_slice(&object[self.replaced.end..]);
+        out
+    }
+}
+
+fn comes_behind_version(key: &[u8], order: KeyOrder) -> bool {
+    match order {
+        KeyOrder::Struct => {
+            !matches!(key, b"name" | b"generateName" | b"namespace" | b"selfLink" | b"uid")
+        }
+        KeyOrder::Sorted => key > &b"resourceVersion"[..],
+    }
 }
 
 struct Scanner<'a> {
@@ -224,15 +293,9 @@ impl<'a> Scanner<'a> {
             let start = cursor.at();
             let key = cursor.key()?;
             match key {
-                b"resourceVersion" => {
-                    let value = cursor.string()?;
-                    let end = cursor.at() - 1;
-                    let replaced = end - value.len()..end;
-                    self.version = Some(Version { replaced, before: b"", after: b"" });
-                }
-                _ if self.version.is_none() && self.comes_behind_version(key) => {
-                    let (before, after) = (&b"\"resourceVersion\":\""[..], &b"\","[..]);
-                    self.version = Some(Version { replaced: start..start, before, after });
+                b"resourceVersion" => self.version = Some(Version::replacing(cursor)?),
+                _ if self.version.is_none() && comes_behind_version(key, self.order) => {
+                    self.version = Some(Version::before(start));
                     self.metadata_member(cursor, step, key, start)?;
                 }
                 _ => self.metadata_member(cursor, step, key, start)?,
@@ -241,21 +304,9 @@ impl<'a> Scanner<'a> {
             more = cursor.another(b'}')?;
         }
         if self.version.is_none() {
-            let end = cursor.at() - 1;
-            let before: &[u8] =
-                if empty { b"\"resourceVersion\":\"" } else { b",\"resourceVersion\":\"" };
-            self.version = Some(Version { replaced: end..end, before, after: b"\"" });
+            self.version = Some(Version::last(cursor.at() - 1, empty));
         }
         Ok(())
-    }
-
-    fn comes_behind_version(&self, key: &[u8]) -> bool {
-        match self.order {
-            KeyOrder::Struct => {
-                !matches!(key, b"name" | b"generateName" | b"namespace" | b"selfLink" | b"uid")
-            }
-            KeyOrder::Sorted => key > &b"resourceVersion"[..],
-        }
     }
 
     fn metadata_member(

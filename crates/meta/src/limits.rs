@@ -64,6 +64,9 @@ impl TreeSize {
     pub fn of(tree: &Value) -> Result<Self, TooLarge> {
         let (mut size, mut json_bytes, mut of_managed_fields) = (Self::bounded(), 0, 0);
         size.add_tree(tree, &mut json_bytes)?;
+        if json_bytes <= OBJECT_BYTES_MAX {
+            return Ok(size);
+        }
         // They repeat the names of all fields, and are the server's own.
         if let Some(managed) = tree.at(&["metadata", "managedFields"]) {
             Self::unbounded().add_tree(managed, &mut of_managed_fields)?;

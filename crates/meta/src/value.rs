@@ -156,6 +156,45 @@ impl Value {
         }
     }
 
+    /// Whether two values are equal down to the text of their raw fields, so that one can stand for the
+    /// other.
+    pub fn is_identical(&self, other: &Self) -> bool {
+        // Plain loops, because adapters would take stack on every level.
+        match (self, other) {
+            (Self::Raw(a), Self::Raw(b)) => a.text() == b.text(),
+            // Zero has two signs, which are written.
+            (Self::Number(Number::Float(a)), Self::Number(Number::Float(b))) => {
+                a.to_bits() == b.to_bits()
+            }
+            (Self::Array(a), Self::Array(b)) => {
+                for (a, b) in a.iter().zip(b) {
+                    if !a.is_identical(b) {
+                        return false;
+                    }
+                }
+                a.len() == b.len()
+            }
+            (Self::Object(a), Self::Object(b)) => {
+                for ((a_key, a), (b_key, b)) in a.entries.iter().zip(&b.entries) {
+                    if a_key != b_key || !a.is_identical(b) {
+                        return false;
+                    }
+                }
+                a.len() == b.len()
+            }
+            (a, b) => a == b,
+        }
+    }
+
+    /// Sets a member of an object to a copy of a value; nothing is copied if it is the same already.
+    pub fn keep_at(&mut self, path: &[&str], value: Option<&Value>) {
+        match value {
+            Some(value) if self.at(path).is_some_and(|own| own.is_identical(value)) => {}
+            Some(value) => self.set_at(path, value.clone()),
+            None => drop(self.remove_at(path)),
+        }
+    }
+
     /// The member `key`, if this is an object that has it.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.as_object()?.get(key)
@@ -449,6 +488,30 @@ mod tests {
         assert_eq!(pod.str_at(&["metadata", "labels", "a"]), "b");
         assert_eq!(pod.remove_at(&["metadata", "labels", "a"]), Some(Value::from("b")));
         assert_eq!(pod.at(&["metadata", "labels"]), Some(&Value::object()));
+    }
+
+    #[test]
+    fn what_is_kept_is_the_same_afterwards_down_to_the_text_of_raw_fields() {
+        let raw = |text: &str| -> Value { RawJson::new(text, value!([1i64])).into() };
+        let cases = [
+            (value!({"a": [1i64, {"b": null}]}), Some(value!([1i64, {"b": null}]))),
+            (value!({"a": [1i64]}), Some(value!([1i64, 2i64]))),
+            (value!({"a": {"b": 1i64}}), Some(value!({"c": 1i64}))),
+            (value!({"a": {"b": 1i64, "c": 2i64}}), Some(value!({"b": 1i64}))),
+            (value!({"a": 1i64}), Some(value!(1.0))),
+            (value!({"a": 0.0}), Some(value!((-0.0)))),
+            (value!({"a": (raw("[1]"))}), Some(raw("[ 1 ]"))),
+            (value!({"a": 1i64}), None),
+            (value!({}), Some(value!(1i64))),
+        ];
+        for (mut object, kept) in cases {
+            object.keep_at(&["a"], kept.as_ref());
+            assert_eq!(object.get("a").is_some(), kept.is_some());
+            let same = |(now, kept): (&Value, &Value)| now.is_identical(kept);
+            assert!(object.get("a").zip(kept.as_ref()).is_none_or(same), "{object:?}");
+        }
+        assert_eq!(raw("[1]"), raw("[ 1 ]"));
+        assert!(!raw("[1]").is_identical(&raw("[ 1 ]")));
     }
 
     #[test]

@@ -216,7 +216,7 @@ pub fn update(
         track_update(live, new, ManagedFields::new(), types, manager);
         return;
     } else {
-        managed_fields::decode(new)
+        managed_fields::take(new)
     };
     // Clients that do not know managedFields omit it; the live entries must not get lost.
     let managed_fields = match decoded {
@@ -240,7 +240,7 @@ fn track_update(
         let empty = Value::object();
         updater::update(live.unwrap_or(&empty), new, &mut managed_fields, types, manager);
     }
-    managed_fields::encode(new, &managed_fields);
+    managed_fields::encode(new, managed_fields);
 }
 
 /// Merges a configuration into an object (None: create). The result is not yet defaulted.
@@ -253,9 +253,8 @@ pub fn apply(
 ) -> Result<Value, ApplyError> {
     check_config(config, types, manager)?;
     let mut live = live.cloned().unwrap_or_else(Value::object);
-    let mut managed_fields = managed_fields::decode(&live)
+    let mut managed_fields = managed_fields::take(&mut live)
         .map_err(|why| ApplyError::Untyped(format!("failed to decode managed fields: {why}")))?;
-    live.remove_at(&["metadata", "managedFields"]);
     // Compat: Go merges unstructured objects, so raw fields get sorted keys.
     live.flatten_raw();
     if managed_fields.is_empty() {
@@ -263,8 +262,10 @@ pub fn apply(
         let before = Manager { name: "before-first-apply", ..*manager };
         updater::update(&Value::object(), &live, &mut managed_fields, types, &before);
     }
-    let mut applied = updater::apply(&live, config, managed_fields.clone(), types, manager, force);
-    if manager.name == last_applied::MANAGER
+    // Kept for a second attempt.
+    let copy = (manager.name == last_applied::MANAGER).then(|| managed_fields.clone());
+    let mut applied = updater::apply(&live, config, managed_fields, types, manager, force);
+    if let Some(managed_fields) = copy
         && let Err(ApplyError::Conflicts(conflicts)) = &applied
         && let Some(allowed) = last_applied::owned_fields(&live, types, manager)
     {
@@ -280,7 +281,7 @@ pub fn apply(
     if manager.name == last_applied::MANAGER {
         last_applied::refresh(&mut object, config);
     }
-    managed_fields::encode(&mut object, &managed_fields);
+    managed_fields::encode(&mut object, managed_fields);
     Ok(object)
 }
 

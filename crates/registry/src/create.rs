@@ -237,7 +237,7 @@ async fn commit_create(
     let write = allocation.write(storage, key, Expect::Absent, &stored);
     match audit::storage_latency(request, write).await {
         Ok(revision) => {
-            let json = storage.at_revision(&stored.json, revision)?;
+            let json = storage.encoded_at(&stored.json, revision)?;
             let json = kind.view_of_stored(&json).await?;
             Ok(WrittenObject { json, created: true, stored: true })
         }

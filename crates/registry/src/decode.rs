@@ -252,14 +252,20 @@ impl From<String> for PatchedError {
 /// Decodes a patched object, which may have values of any type.
 pub(crate) fn patched(
     request: &ResourceRequest<'_>,
-    json: &[u8],
+    patched: &Value,
     expected: &Expected<'_>,
     context: &PatchContext<'_>,
 ) -> Result<Value, PatchedError> {
-    let validation = expected.validation;
+    let (schema, ty, validation) = (expected.schema, expected.ty, expected.validation);
     let options = DecodeOptions { strict: validation != FieldValidation::Ignore };
-    let decoded = codec::json::decode_body(json, expected.schema, expected.ty, options);
-    let mut decoded = decoded.map_err(PatchedError::Decode)?;
+    let mut decoded = match codec::json::to_canonical(patched.clone(), schema, ty) {
+        Ok(value) => Decoded { value, strict: Vec::new() },
+        Err(patched) => {
+            let json = meta::json::to_string(&patched);
+            codec::json::decode_body(json.as_bytes(), schema, ty, options)
+                .map_err(PatchedError::Decode)?
+        }
+    };
     match of_custom(request, expected) {
         Some(custom) if context.applied => {
             custom.prune_and_default.prune_and_default_applied(&mut decoded.value);

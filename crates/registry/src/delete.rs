@@ -261,13 +261,13 @@ async fn step(
             return deleted_at(kind, storage, &object, last, revision).await.map(Some);
         };
         return Ok(Some(Deleted::Object(
-            kind.view_of_stored(&storage.at_revision(&stored.json, revision)?).await?,
+            kind.view_of_stored(&storage.encoded_at(&stored.json, revision)?).await?,
         )));
     }
     let write = storage.write(key, Expect::At(revision), waiting.as_ref());
     match audit::storage_latency(request, write).await {
         Ok(at) => Ok(Some(if let Some(stored) = waiting {
-            Deleted::Object(kind.view_of_stored(&storage.at_revision(&stored.json, at)?).await?)
+            Deleted::Object(kind.view_of_stored(&storage.encoded_at(&stored.json, at)?).await?)
         } else {
             if let Some(allocator) = &kind.allocator {
                 allocator.release(&object).await;
@@ -306,7 +306,7 @@ async fn deleted_at(
     revision: u64,
 ) -> Result<Deleted, ApiError> {
     let last = storage.last_json(kind.to_stored(last).await?);
-    let last = storage.at_revision(&last, revision)?;
+    let last = storage.encoded_at(&last, revision)?;
     Ok(deleted_response(kind, object, kind.view_of_stored(&last).await?))
 }
 

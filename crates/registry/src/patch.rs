@@ -52,7 +52,7 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
         // Duplicate keys of a configuration are reported after conflicts.
         let strict =
             if apply { check_duplicate_keys(request, &options, &strict)? } else { &strict[..] };
-        let mut object = decode_patched(request, &expected, &patch, strict, current, &patched)?;
+        let mut object = decode_patched(request, &expected, &patch, strict, current, patched)?;
         object_meta::ensure_namespace_matches(request.kind, &request.info.namespace, &mut object)?;
         object_meta::check_name(&object, &request.info.name)?;
         Ok(object)
@@ -229,20 +229,28 @@ pub(crate) fn decode_patched(
     change: &Patch,
     strict: &[StrictError],
     current: Option<&Value>,
-    patched: &Value,
+    patched: Value,
 ) -> Result<Value, ApiError> {
-    let json = meta::json::to_string(patched);
+    let is_custom = decode::of_custom(request, expected).is_some();
     // Compat: kind and apiVersion in a strategic patch are ignored.
     let same_kind = match change {
-        Patch::Json(_) | Patch::Merge(_) => decode::check_patched_kind(request, patched, expected),
+        Patch::Json(_) | Patch::Merge(_) => decode::check_patched_kind(request, &patched, expected),
         Patch::Strategic(_) | Patch::Apply(_) => Ok(()),
     };
+    // Most patches leave nothing to decode, and then nothing can fail either.
+    let patched = if !is_custom && same_kind.is_ok() && strict.is_empty() {
+        match codec::json::to_canonical(patched, expected.schema, expected.ty) {
+            Ok(object) => return Ok(object),
+            Err(patched) => patched,
+        }
+    } else {
+        patched
+    };
+    let patched = &patched;
     let same_kind = same_kind.map_err(decode::PatchedError::from);
     let context = decode::PatchContext { strict, applied: matches!(change, Patch::Apply(_)) };
-    let read =
-        same_kind.and_then(|()| decode::patched(request, json.as_bytes(), expected, &context));
+    let read = same_kind.and_then(|()| decode::patched(request, patched, expected, &context));
     read.map_err(|error| {
-        let is_custom = decode::of_custom(request, expected).is_some();
         if let (decode::PatchedError::Decode(error), Patch::Apply(config)) = (&error, change)
             && let Some(error) = unconvertible(error, config, patched).filter(|_| !is_custom)
         {
@@ -259,7 +267,7 @@ pub(crate) fn decode_patched(
         let shown = match change {
             // Compat: strategic patches are shown as Go prints maps.
             Patch::Strategic(patch) => ::patch::go_text::show(&redact(patch, expected.gvk)),
-            Patch::Json(_) | Patch::Merge(_) if decode::of_custom(request, expected).is_none() => {
+            Patch::Json(_) | Patch::Merge(_) if !is_custom => {
                 let current = redact(current.unwrap_or(&Value::Null), expected.gvk);
                 let patched = redact(patched, expected.gvk);
                 patch_errors::show(&current, &patched, expected.schema, expected.ty)

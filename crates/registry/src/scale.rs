@@ -65,7 +65,7 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
         }
         // A patched scale is checked like any patched object.
         let patched = patch.apply_untyped(&live)?;
-        let mut scale = decode_patched(request, &expected, &patch, &strict, Some(&live), &patched)?;
+        let mut scale = decode_patched(request, &expected, &patch, &strict, Some(&live), patched)?;
         track(request, &options, current, &mut scale)?;
         Ok(scale)
     })

@@ -169,7 +169,12 @@ impl Storage {
         out.into()
     }
 
-    /// Sets the resourceVersion in JSON.
+    /// Sets the resourceVersion in JSON that [`Storage::encode`] or [`Storage::last_json`] has just written.
+    pub(crate) fn encoded_at(&self, json: &Bytes, revision: u64) -> Result<Bytes, ApiError> {
+        raw_object::insert_revision(json, revision, self.order).map_err(ApiError::internal)
+    }
+
+    /// Sets the resourceVersion in stored JSON.
     pub(crate) fn at_revision(&self, json: &Bytes, revision: u64) -> Result<Bytes, ApiError> {
         let spliced = raw_object::splice(json, revision, self.order, &FieldSet::new([]));
         Ok(spliced.map_err(ApiError::internal)?.0)

@@ -236,10 +236,14 @@ impl Strategy for DefaultStrategy {}
 pub fn keep_all_but_status(subresource: &str, object: &mut Value, old: &Value) {
     let written = if subresource == "status" { "status" } else { return };
     let (Some(new_map), Some(old_map)) = (object.as_object_mut(), old.as_object()) else { return };
-    new_map.retain(|key, _| matches!(key, "apiVersion" | "kind" | "metadata") || key == written);
+    new_map.retain(|key, _| {
+        matches!(key, "apiVersion" | "kind" | "metadata")
+            || key == written
+            || old_map.contains_key(key)
+    });
     for (key, value) in old_map.iter() {
         if key != written && key != "metadata" {
-            new_map.insert(key, value.clone());
+            object.keep_at(&[key.as_str()], Some(value));
         }
     }
 }

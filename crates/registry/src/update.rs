@@ -277,7 +277,7 @@ async fn commit_update(
         return commit_last_finalizer(kind, storage, options, key, current, object).await;
     }
     let stored = storage.encode(kind.to_stored(object).await?)?;
-    let at_old = kind.view_of_stored(&storage.at_revision(&stored.json, current.revision)?).await?;
+    let at_old = kind.view_of_stored(&storage.encoded_at(&stored.json, current.revision)?).await?;
     // An unchanged object is not written and keeps its resourceVersion, unless it is encrypted with
     // an old key or stored in an old version.
     if options.dry_run || (at_old == current.json && !storage.needs_rewrite(&key, &stored).await?) {
@@ -287,7 +287,7 @@ async fn commit_update(
     let write = allocation.write(storage, key, Expect::At(current.revision), &stored);
     match audit::storage_latency(request, write).await {
         Ok(revision) => {
-            let json = kind.view_of_stored(&storage.at_revision(&stored.json, revision)?).await?;
+            let json = kind.view_of_stored(&storage.encoded_at(&stored.json, revision)?).await?;
             Ok(Some(WrittenObject { json, created: false, stored: true }))
         }
         Err(StoreError::Conflict { .. }) => Ok(None),
@@ -366,10 +366,7 @@ pub fn prepare_update(
     kind.normalize(object);
     if subresource.is_empty() {
         if kind.has_status() {
-            match old.get("status") {
-                Some(status) => object.set_at(&["status"], status.clone()),
-                None => drop(object.remove_at(&["status"])),
-            }
+            object.keep_at(&["status"], old.get("status"));
         }
         kind.strategy.prepare_for_update(object, old, cx);
     } else {
@@ -400,10 +397,7 @@ fn keep_metadata(kind: &Kind, subresource: &str, object: &mut Value, old: &Value
     for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
         if whole || reset.contains(&format!("metadata.{field}").as_str()) {
             let at = ["metadata", field];
-            match old.at(&at) {
-                Some(value) => object.set_at(&at, value.clone()),
-                None => drop(object.remove_at(&at)),
-            }
+            object.keep_at(&at, old.at(&at));
         }
     }
 }
@@ -426,7 +420,7 @@ async fn commit_last_finalizer(
     object: Value,
 ) -> Result<Option<WrittenObject>, ApiError> {
     let last = storage.last_json(kind.to_stored(object).await?);
-    let json = kind.view_of_stored(&storage.at_revision(&last, current.revision)?).await?;
+    let json = kind.view_of_stored(&storage.encoded_at(&last, current.revision)?).await?;
     if !options.dry_run {
         match storage.write(key, Expect::At(current.revision), None).await {
             Ok(_) => {}

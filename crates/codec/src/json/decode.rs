@@ -295,6 +295,15 @@ impl<'a, 's> Decoder<'a, 's> {
     }
 
     fn begin_object(&mut self, target: Target<'a>) -> Result<Option<Target<'a>>, DecodeError> {
+        if let NodeType::Any | NodeType::Map(_) | NodeType::AnyObject = target.kind
+            && self.lexer.text.as_bytes().get(self.lexer.at + 1) == Some(&b'}')
+        {
+            // Most values in `managedFields`: the short way.
+            self.open_container()?;
+            self.lexer.at += 1;
+            self.attach(Value::object());
+            return Ok(None);
+        }
         let frame = match target.kind {
             NodeType::Object(id) => self.begin_struct(*id),
             NodeType::SchemaOrArray(id) if target.mode == Mode::Schema => self.begin_struct(*id),
@@ -357,12 +366,19 @@ impl<'a, 's> Decoder<'a, 's> {
 
     /// Opens a container, at its bracket.
     fn push(&mut self, frame: Frame<'a>) -> Result<(), DecodeError> {
+        self.open_container()?;
+        self.frames.push(frame);
+        Ok(())
+    }
+
+    /// Reads the opening bracket of a container and counts it.
+    #[inline]
+    fn open_container(&mut self) -> Result<(), DecodeError> {
         if self.frames.len() >= TREE_DEPTH_MAX {
             return Err(self.lexer.too_deep());
         }
         self.size.add_container().map_err(|error| self.lexer.too_large(error))?;
         self.lexer.at += 1;
-        self.frames.push(frame);
         Ok(())
     }
 

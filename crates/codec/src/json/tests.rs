@@ -559,6 +559,63 @@ fn pod_json() -> impl Strategy<Value = Value> {
     )
 }
 
+/// Canonical is what reading the text would neither change nor report.
+#[track_caller]
+fn check_canonical(types: &Types, tree: &Value) {
+    let text = meta::json::to_string(tree);
+    let read = decode(text.as_bytes(), &types.schema, types.pod, DecodeOptions::default());
+    match to_canonical(tree.clone(), &types.schema, types.pod) {
+        Ok(value) => assert_eq!(read.unwrap(), Decoded { value, strict: Vec::new() }, "{text}"),
+        Err(value) => assert_eq!(value, *tree),
+    }
+}
+
+#[test]
+fn trees_that_the_decoder_would_change_or_report_are_not_canonical() {
+    let types = types();
+    let pod = |metadata: Value| value!({"kind": "Pod", "metadata": (metadata)});
+    let cases = [
+        (value!({"name": "a", "labels": {"b": "c"}}), true),
+        (value!({"name": null, "ownerReferences": [{"controller": null}]}), true),
+        (value!({"name": 1i64}), false),
+        (value!({"unknown": "a"}), false),
+        (value!({"labels": {"b": null}}), false),
+        (value!({"creationTimestamp": "2024-01-01T00:00:00Z"}), true),
+        (value!({"creationTimestamp": "2024-01-01T00:00:00+01:00"}), false),
+        (value!({"managedFields": [{"fieldsV1": {"a": [null, 1i64, 1.5]}}]}), true),
+        (value!({"managedFields": [{"fieldsV1": {"a": 1.0}}]}), false),
+        (value!({"managedFields": [{"fieldsV1": null}]}), true),
+        (value!({"managedFields": [null]}), false),
+    ];
+    for (metadata, expected) in cases {
+        let pod = pod(metadata);
+        check_canonical(&types, &pod);
+        let canonical = to_canonical(pod.clone(), &types.schema, types.pod);
+        assert_eq!(canonical.is_ok(), expected, "{pod:?}");
+    }
+    assert_eq!(to_canonical(value!([]), &types.schema, types.pod), Err(value!([])));
+    let fields = |levels| (0..levels).fold(Value::object(), |inner, _| value!([(inner)]));
+    for (levels, expected) in [(TREE_DEPTH_MAX - 5, true), (TREE_DEPTH_MAX - 4, false)] {
+        let pod = pod(value!({"managedFields": [{"fieldsV1": (fields(levels))}]}));
+        let canonical = to_canonical(pod.clone(), &types.schema, types.pod);
+        assert_eq!(canonical.is_ok(), expected, "{levels}");
+        let text = meta::json::to_string(&pod);
+        let read = decode(text.as_bytes(), &types.schema, types.pod, DecodeOptions::default());
+        assert_eq!(read.is_ok(), expected, "{levels}");
+    }
+    let (schema, ty) = with_raw_field();
+    let raw = |text: &str| decode(text.as_bytes(), &schema, ty, DecodeOptions::default()).unwrap();
+    for (text, expected) in [
+        (r#"{"raw":{"b":1.0,"a":"\u003c"}}"#, true),
+        (r#"{"raw":{"b": 1}}"#, false),
+        (r#"{"raw":"<"}"#, false),
+        (r#"{"any":{"b":1}}"#, true),
+    ] {
+        assert_eq!(to_canonical(raw(text).value, &schema, ty).is_ok(), expected, "{text}");
+    }
+    assert!(to_canonical(value!({"raw": {"a": 1i64}}), &schema, ty).is_err());
+}
+
 proptest! {
     #[test]
     fn any_value_round_trips(value in any_json()) {
@@ -587,6 +644,23 @@ proptest! {
         let mut second = Vec::new();
         encode(&again.value, &types.schema, types.pod, &mut second);
         prop_assert_eq!(first, second);
+    }
+
+    #[test]
+    fn a_canonical_tree_is_what_its_text_is_decoded_to(pod in pod_json(), part in any_json()) {
+        let types = types();
+        let options = DecodeOptions::default();
+        let mut patched = pod.clone();
+        for at in [&["metadata", "managedFields"][..], &["spec", "containers"], &["unknown"]] {
+            check_canonical(&types, &patched);
+            patched = pod.clone();
+            patched.set_at(at, part.clone());
+        }
+        check_canonical(&types, &patched);
+        let mut sent = Vec::new();
+        encode_any(&pod, &mut sent);
+        let decoded = decode(&sent, &types.schema, types.pod, options).unwrap();
+        prop_assert!(to_canonical(decoded.value, &types.schema, types.pod).is_ok());
     }
 
     #[test]

@@ -88,6 +88,7 @@ fn the_revision_goes_where_go_prints_it() {
     for (stored, order, expected) in cases {
         let (bytes, found) = splice(stored.as_bytes(), 42, order, &wanted()).unwrap();
         assert_eq!(std::str::from_utf8(&bytes).unwrap(), expected);
+        assert_eq!(insert_revision(stored.as_bytes(), 42, order).unwrap(), bytes);
         let mut again = scan(&bytes, &wanted()).unwrap();
         if let (Some(a), Some(b)) = (&found.managed_fields, &mut again.managed_fields) {
             // Either comma may go with it.
@@ -124,6 +125,8 @@ fn scanning_a_non_object_is_an_error() {
         assert!(scan(text.as_bytes(), &wanted()).is_err(), "{text}");
     }
     let no_metadata = splice(br#"{"kind":"A"}"#, 1, KeyOrder::Struct, &wanted());
+    assert_eq!(no_metadata, Err(ScanError::NoMetadata));
+    let no_metadata = insert_revision(br#"{"kind":"A"}"#, 1, KeyOrder::Struct);
     assert_eq!(no_metadata, Err(ScanError::NoMetadata));
 }
 

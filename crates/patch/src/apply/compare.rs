@@ -1,5 +1,7 @@
 //! Compares two states of an object: structured-merge-diff's `typed.Comparison`.
 
+use std::cmp::Ordering;
+
 use meta::{Map, Str, Value, cancel};
 use schema::Schema;
 
@@ -73,6 +75,9 @@ struct Change {
 /// A value before and after.
 type Pair<'v> = (Option<&'v Value>, Option<&'v Value>);
 
+/// A name, and its value before and after.
+type Member<'v> = (&'v Str, Option<&'v Value>, Option<&'v Value>);
+
 impl Walker<'_> {
     /// Compares a value, and adds what changed in it to `below`. Returns whether it stayed the same.
     fn compare(
@@ -88,70 +93,139 @@ impl Walker<'_> {
         if depth < WHOLE_DEPTH_MAX && old == new {
             return true;
         }
-        let atom = type_ref.resolve(self.schema);
-        let (was, is) = (atom.deduce(old), atom.deduce(new));
-        let found = match (old, new) {
-            (_, None) => self.compare_as(type_ref, was, pair, depth, own, below),
-            // The type of the value changed: the fields of the old value are removed as well.
-            (Some(_), Some(_)) if !was.same_kind(&is) => {
-                self.compare_as(type_ref, was, pair, depth, own, below);
-                let found = self.compare_as(type_ref, is, pair, depth, own, below);
-                below.sort();
-                found
+        let (old, new) = match pair {
+            (Some(old), Some(new)) => (old, new),
+            (None, Some(new)) => {
+                own.added = true;
+                below.added = self.fields_below(type_ref, new, self.kind == NewObject::Whole);
+                return false;
             }
-            _ => self.compare_as(type_ref, is, pair, depth, own, below),
+            (Some(old), None) => {
+                own.removed = true;
+                below.removed = self.fields_below(type_ref, old, true);
+                return false;
+            }
+            (None, None) => return true,
         };
-        if !found.leaf {
-            own.added |= old.is_none();
-            own.removed |= new.is_none();
-        }
+        let atom = type_ref.resolve(self.schema);
+        let (was, is) = (atom.deduce(Some(old)), atom.deduce(Some(new)));
+        let same = if was.same_kind(&is) {
+            self.compare_as(type_ref, is, (old, new), depth, own, below)
+        } else {
+            // The type of the value changed: the fields of the old value are removed as well.
+            self.compare_as(type_ref, was, (old, new), depth, own, below);
+            let same = self.compare_as(type_ref, is, (old, new), depth, own, below);
+            below.sort();
+            same
+        };
         // A value that is the same has no changes, even if its Go struct could not say so.
-        if found.same && depth >= WHOLE_DEPTH_MAX {
+        if same && depth >= WHOLE_DEPTH_MAX {
             (*own, *below) = (Change::default(), Comparison::default());
         }
-        found.same
+        same
     }
 
+    /// Compares a value as one of the types that it may have. Returns whether it stayed the same.
     fn compare_as(
         &self,
         type_ref: TypeRef<'_>,
         shape: DeducedAtom<'_>,
-        pair: Pair<'_>,
+        (old, new): (&Value, &Value),
         depth: usize,
         own: &mut Change,
         below: &mut Comparison,
-    ) -> Compared {
-        let (old, new) = pair;
+    ) -> bool {
         match shape {
-            DeducedAtom::Scalar(_) => self.compare_leaf(type_ref, pair, own),
+            DeducedAtom::Scalar(_) => self.compare_leaf(type_ref, old, new, own),
             DeducedAtom::List(list) => {
                 let (was, is) = (items(old), items(new));
                 let empty = was.is_empty() && is.is_empty();
                 if matches!(list.kind, ElementRelationship::Atomic) || empty {
-                    return self.compare_leaf(type_ref, pair, own);
+                    return self.compare_leaf(type_ref, old, new, own);
                 }
-                let same = self.compare_items(list, was, is, depth, below);
-                Compared { leaf: false, same: same && same_type(pair) }
+                self.compare_items(list, was, is, depth, below) && same_type(old, new)
             }
             DeducedAtom::Map(object) => {
-                let (was, is) = (members(old), members(new));
+                let (was, is) = (old.as_object(), new.as_object());
                 let is_empty = |map: Option<&Map>| map.is_none_or(Map::is_empty);
                 if object.atomic || is_empty(was) && is_empty(is) {
-                    return self.compare_leaf(type_ref, pair, own);
+                    return self.compare_leaf(type_ref, old, new, own);
                 }
-                let same = self.compare_members(object, was, is, depth, below);
-                Compared { leaf: false, same: same && same_type(pair) }
+                self.compare_members(object, was, is, depth, below) && same_type(old, new)
             }
         }
     }
 
-    fn compare_leaf(&self, type_ref: TypeRef<'_>, pair: Pair<'_>, own: &mut Change) -> Compared {
-        match pair {
-            (None, _) => own.added = true,
-            (_, None) => own.removed = true,
-            (Some(old), Some(new)) => own.modified |= !self.same(type_ref, old, new),
+    fn compare_leaf(
+        &self,
+        type_ref: TypeRef<'_>,
+        old: &Value,
+        new: &Value,
+        own: &mut Change,
+    ) -> bool {
+        own.modified |= !self.same(type_ref, old, new);
+        old == new
+    }
+
+    /// The fields in a value that is only in one of the objects: as many as [`compare`] would find one by
+    /// one. `structs`: Go structs do not have fields that are omitted, and always have others.
+    // Inlined, this and `joined` would take stack on every level of a comparison.
+    #[inline(never)]
+    fn fields_below(&self, type_ref: TypeRef<'_>, value: &Value, structs: bool) -> Set {
+        cancel::checkpoint();
+        match type_ref.resolve(self.schema).deduce(Some(value)) {
+            DeducedAtom::List(list) if !matches!(list.kind, ElementRelationship::Atomic) => {
+                self.items_below(list, items(value), structs)
+            }
+            DeducedAtom::Map(object) if !object.atomic => match value.as_object() {
+                Some(map) if !map.is_empty() => self.members_below(object, map, structs),
+                _ => Set::default(),
+            },
+            _ => Set::default(),
         }
-        Compared { leaf: true, same: pair.0 == pair.1 }
+    }
+
+    fn members_below(&self, object: MapSchema<'_>, map: &Map, structs: bool) -> Set {
+        let mut set = Set::default();
+        set.members.reserve_exact(map.len());
+        for (name, value) in map.iter() {
+            let field = object.field(name);
+            let value = match field {
+                Some(field) if structs => field_value(field, Some(value)),
+                _ => Some(value),
+            };
+            let Some(value) = value else { continue };
+            let below = self.fields_below(object.member_of(field), value, structs);
+            set.push(PathElement::Field(name.clone()), below);
+        }
+        if structs {
+            // None of them has fields of its own.
+            let absent = object.always_present().filter(|name| !map.contains_key(name));
+            absent.for_each(|name| set.insert(&[PathElement::field(name)]));
+        }
+        set.shrink();
+        set
+    }
+
+    fn items_below(&self, list: ListSchema<'_>, items: &[Value], structs: bool) -> Set {
+        let element = |item| Some((list.element(self.schema, item).ok()?, item));
+        let mut elements: Vec<(PathElement, &Value)> = items.iter().filter_map(element).collect();
+        elements.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut set = Set::default();
+        set.members.reserve_exact(elements.len());
+        let mut rest = elements.into_iter().peekable();
+        while let Some((element, item)) = rest.next() {
+            let mut below = Set::default();
+            if rest.peek().is_some_and(|(next, _)| *next == element) {
+                // Items with duplicate keys are one leaf.
+                while rest.next_if(|(next, _)| *next == element).is_some() {}
+            } else {
+                below = self.fields_below(list.item, item, structs);
+            }
+            set.push(element, below);
+        }
+        set.shrink();
+        set
     }
 
     fn same(&self, type_ref: TypeRef<'_>, old: &Value, new: &Value) -> bool {
@@ -168,26 +242,27 @@ impl Walker<'_> {
             }
     }
 
-    fn compare_members<'v>(
+    fn compare_members(
         &self,
         object: MapSchema<'_>,
-        old: Option<&'v Map>,
-        new: Option<&'v Map>,
+        old: Option<&Map>,
+        new: Option<&Map>,
         depth: usize,
         level: &mut Comparison,
     ) -> bool {
-        let mut names: Vec<&Str> = [old, new].into_iter().flatten().flat_map(Map::keys).collect();
         let implied: Vec<Str> = match (old, new) {
             (Some(_), Some(_)) => Vec::new(),
             _ => object.always_present().map(Str::new).collect(),
         };
-        names.extend(&implied);
-        names.sort_unstable();
-        names.dedup();
+        let mut members = joined(old, new);
+        if !implied.is_empty() {
+            members.extend(implied.iter().map(|name| (name, None, None)));
+            // Stable, so that of two the one that is given stays.
+            members.sort_by(|a, b| a.0.cmp(b.0));
+            members.dedup_by(|a, b| a.0 == b.0);
+        }
         let mut all_same = true;
-        for name in names {
-            let get = |map: Option<&'v Map>| map.and_then(|map| map.get(name));
-            let (raw_was, raw_is) = (get(old), get(new));
+        for (name, raw_was, raw_is) in members {
             let (mut was, mut is) = (raw_was, raw_is);
             let field = object.field(name);
             if let Some(field) = field {
@@ -203,7 +278,7 @@ impl Walker<'_> {
             let as_given = is_same_reference(was, raw_was) && is_same_reference(is, raw_is);
             let mut same = !as_given && raw_was == raw_is;
             if was.is_some() || is.is_some() {
-                let element = PathElement::Field(name.clone());
+                let element = || PathElement::Field(name.clone());
                 let member = object.member_of(field);
                 let unchanged = self.compare_child(member, (was, is), depth, element, level);
                 same |= as_given && unchanged;
@@ -237,7 +312,7 @@ impl Walker<'_> {
             match (was, is) {
                 ([] | [_], [] | [_]) => {
                     let pair = (was_item, is_item);
-                    let same = self.compare_child(list.item, pair, depth, element, level);
+                    let same = self.compare_child(list.item, pair, depth, || element, level);
                     let at = |side: &[(_, _, usize)]| side.first().map(|(.., at)| *at);
                     same_items += usize::from(same && at(was) == at(is));
                 }
@@ -278,21 +353,16 @@ impl Walker<'_> {
         type_ref: TypeRef<'_>,
         pair: Pair<'_>,
         depth: usize,
-        element: PathElement,
+        element: impl FnOnce() -> PathElement,
         level: &mut Comparison,
     ) -> bool {
         let (mut own, mut below) = (Change::default(), Comparison::default());
         let same = self.compare(type_ref, pair, depth + 1, &mut own, &mut below);
-        level.attach(element, own, below);
+        if !same {
+            level.attach(element(), own, below);
+        }
         same
     }
-}
-
-/// The result of [`Walker::compare_as`].
-struct Compared {
-    /// The value was a leaf, and is recorded already.
-    leaf: bool,
-    same: bool,
 }
 
 impl Comparison {
@@ -323,6 +393,27 @@ impl Comparison {
     }
 }
 
+/// The members of two objects in the order of their names, each with its value before and after.
+#[inline(never)]
+fn joined<'v>(old: Option<&'v Map>, new: Option<&'v Map>) -> Vec<Member<'v>> {
+    let len = old.map_or(0, Map::len).max(new.map_or(0, Map::len));
+    let mut members = Vec::with_capacity(len);
+    let mut olds = old.into_iter().flat_map(Map::iter).peekable();
+    let mut news = new.into_iter().flat_map(Map::iter).peekable();
+    loop {
+        let order = match (olds.peek(), news.peek()) {
+            (Some((old, _)), Some((new, _))) => old.cmp(new),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return members,
+        };
+        let old = if order.is_le() { olds.next() } else { None };
+        let new = if order.is_ge() { news.next() } else { None };
+        let name = old.or(new).map(|(name, _)| name);
+        members.extend(name.map(|name| (name, old.map(|old| old.1), new.map(|new| new.1))));
+    }
+}
+
 fn is_same_reference(a: Option<&Value>, b: Option<&Value>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => std::ptr::eq(a, b),
@@ -331,14 +422,10 @@ fn is_same_reference(a: Option<&Value>, b: Option<&Value>) -> bool {
     }
 }
 
-fn same_type((old, new): Pair<'_>) -> bool {
-    old.map(std::mem::discriminant) == new.map(std::mem::discriminant)
+fn same_type(old: &Value, new: &Value) -> bool {
+    std::mem::discriminant(old) == std::mem::discriminant(new)
 }
 
-fn items(value: Option<&Value>) -> &[Value] {
-    value.and_then(Value::as_array).unwrap_or_default()
-}
-
-fn members(value: Option<&Value>) -> Option<&Map> {
-    value.and_then(Value::as_object)
+fn items(value: &Value) -> &[Value] {
+    value.as_array().unwrap_or_default()
 }

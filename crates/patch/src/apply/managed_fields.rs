@@ -1,8 +1,8 @@
 //! Decodes, encodes and caps `metadata.managedFields`: which manager owns which fields.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Deref};
 
-use meta::{Map, Value, field::quote, json};
+use meta::{Map, Str, Value, field::quote, json};
 
 use super::set::Set;
 
@@ -19,7 +19,45 @@ pub(super) struct ManagedFieldsEntry {
     pub(super) subresource: String,
     /// RFC 3339 in UTC; empty if unknown.
     pub(super) time: String,
-    pub(super) set: Set,
+    pub(super) set: OwnedSet,
+}
+
+/// The fields of an entry. Most writes change those of few managers, so that the others' need not be
+/// encoded anew.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OwnedSet {
+    set: Set,
+    // Invariant: what `set.to_value()` would be.
+    encoded: Option<Value>,
+}
+
+impl OwnedSet {
+    fn decode(fields: Value) -> Result<Self, String> {
+        let (set, canonical) = Set::from_value(&fields)?;
+        Ok(Self { set, encoded: canonical.then_some(fields) })
+    }
+
+    fn encode(self) -> Value {
+        self.encoded.unwrap_or_else(|| self.set.to_value())
+    }
+
+    pub(super) fn into_set(self) -> Set {
+        self.set
+    }
+}
+
+impl Deref for OwnedSet {
+    type Target = Set;
+
+    fn deref(&self) -> &Set {
+        &self.set
+    }
+}
+
+impl From<Set> for OwnedSet {
+    fn from(set: Set) -> Self {
+        Self { set, encoded: None }
+    }
 }
 
 impl ManagedFieldsEntry {
@@ -54,7 +92,13 @@ impl ManagedFieldsEntry {
         if self.applied { "Apply" } else { "Update" }
     }
 
-    fn decode(entry: &Value, at: usize) -> Result<Self, String> {
+    /// What entries are sorted by.
+    fn place(&self) -> (bool, &str, &str, &str, &str) {
+        (!self.applied, &self.time, &self.manager, &self.api_version, &self.subresource)
+    }
+
+    fn decode(mut entry: Value, at: usize) -> Result<Self, String> {
+        let fields = entry.remove_at(&["fieldsV1"]).unwrap_or_default();
         let text = |name: &str| entry.str_at(&[name]).to_owned();
         let applied = match entry.str_at(&["operation"]) {
             "Apply" => true,
@@ -73,35 +117,43 @@ impl ManagedFieldsEntry {
                 return Err(format!("invalid fieldsType {other} in managed fields entry {at}"));
             }
         }
-        let set = Set::from_value(entry.get("fieldsV1").unwrap_or(&Value::Null))
-            .map_err(|why| format!("error decoding set: {why}"))?;
+        let set = OwnedSet::decode(fields).map_err(|why| format!("error decoding set: {why}"))?;
         let (manager, subresource, time) = (text("manager"), text("subresource"), text("time"));
         Ok(Self { manager, applied, api_version, subresource, time, set })
     }
 
-    fn encode(&self) -> Value {
-        let mut entry = Map::new();
-        let texts = [
-            ("manager", self.manager.as_str()),
-            ("operation", self.operation()),
-            ("apiVersion", &self.api_version),
-            ("time", &self.time),
-            ("fieldsType", "FieldsV1"),
-            ("subresource", &self.subresource),
+    fn encode(self) -> Value {
+        let operation = self.operation();
+        // In the order of the keys.
+        let members: [(&'static str, Value); 7] = [
+            ("apiVersion", self.api_version.into()),
+            ("fieldsType", "FieldsV1".into()),
+            ("fieldsV1", self.set.encode()),
+            ("manager", self.manager.into()),
+            ("operation", operation.into()),
+            ("subresource", self.subresource.into()),
+            ("time", self.time.into()),
         ];
-        for (name, text) in texts {
-            if !text.is_empty() {
-                entry.insert(name, text);
-            }
-        }
-        entry.insert("fieldsV1", self.set.to_value());
-        entry.into()
+        let given = members.into_iter().filter(|(_, value)| value.as_str() != Some(""));
+        given.map(|(name, value)| (Str::new_static(name), value)).collect::<Map>().into()
     }
 }
 
+/// Takes the entries out of an object and decodes them.
+pub(super) fn take(object: &mut Value) -> Result<ManagedFields, String> {
+    decode_entries(object.remove_at(&["metadata", "managedFields"]))
+}
+
 pub(super) fn decode(object: &Value) -> Result<ManagedFields, String> {
-    let entries = object.items_at(&["metadata", "managedFields"]);
-    let managed_fields = entries.iter().enumerate().map(|(at, entry)| {
+    decode_entries(object.at(&["metadata", "managedFields"]).cloned())
+}
+
+fn decode_entries(entries: Option<Value>) -> Result<ManagedFields, String> {
+    let entries = match entries.map(Value::into_tree) {
+        Some(Value::Array(entries)) => entries,
+        _ => return Ok(ManagedFields::new()),
+    };
+    let managed_fields = entries.into_iter().enumerate().map(|(at, entry)| {
         let owner = ManagedFieldsEntry::decode(entry, at)?;
         Ok((owner.id(), owner))
     });
@@ -110,15 +162,13 @@ pub(super) fn decode(object: &Value) -> Result<ManagedFields, String> {
 
 /// Writes the entries into an object: `Apply` first, then by time, manager, version and
 /// subresource.
-pub(super) fn encode(object: &mut Value, managed_fields: &ManagedFields) {
+pub(super) fn encode(object: &mut Value, managed_fields: ManagedFields) {
     if managed_fields.is_empty() {
         object.remove_at(&["metadata", "managedFields"]);
         return;
     }
-    let mut sorted: Vec<&ManagedFieldsEntry> = managed_fields.values().collect();
-    sorted.sort_by_key(|owner| {
-        (!owner.applied, &owner.time, &owner.manager, &owner.api_version, &owner.subresource)
-    });
+    let mut sorted: Vec<ManagedFieldsEntry> = managed_fields.into_values().collect();
+    sorted.sort_by(|a, b| a.place().cmp(&b.place()));
     let entries: Vec<Value> = sorted.into_iter().map(ManagedFieldsEntry::encode).collect();
     object.set_at(&["metadata", "managedFields"], Value::Array(entries));
 }
@@ -173,7 +223,7 @@ pub(super) fn cap_update_managers(managed_fields: &mut ManagedFields) {
             Some(bucket) => {
                 // The later of the two times.
                 bucket.time = owner.time;
-                merged.entry(bucket_id).or_default().push(owner.set);
+                merged.entry(bucket_id).or_default().push(owner.set.into_set());
             }
             // Compat: a bucket that is not the oldest entry of its version is dropped, as upstream.
             None => drop(merged.remove(&bucket_id)),
@@ -181,8 +231,8 @@ pub(super) fn cap_update_managers(managed_fields: &mut ManagedFields) {
     }
     for (bucket_id, mut sets) in merged {
         if let Some(bucket) = managed_fields.get_mut(&bucket_id) {
-            sets.push(std::mem::take(&mut bucket.set));
-            bucket.set = Set::union_all(sets);
+            sets.push(std::mem::take(&mut bucket.set).into_set());
+            bucket.set = Set::union_all(sets).into();
         }
     }
 }

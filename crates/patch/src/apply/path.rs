@@ -80,14 +80,24 @@ impl PathElement {
         Ok(Some(match kind {
             "f" => Self::field(rest),
             "v" => Self::Value(json_text::parse(rest).ok_or_else(bad)?),
-            "k" => match json_text::parse(rest).ok_or_else(bad)? {
-                Value::Object(fields) => Self::Key(fields.into_iter().collect()),
-                _ => return Err(bad()),
+            "k" => match decode_name_key(rest) {
+                Some(field) => Self::Key(vec![field]),
+                None => match json_text::parse(rest).ok_or_else(bad)? {
+                    Value::Object(fields) => Self::Key(fields.into_iter().collect()),
+                    _ => return Err(bad()),
+                },
             },
             "i" => Self::Index(rest.parse().map_err(|_| bad())?),
             _ => return Ok(None),
         }))
     }
+}
+
+/// The most common key, `{"name":"app"}`, if it is written like that: one text without escapes.
+fn decode_name_key(text: &str) -> Option<(Str, Value)> {
+    let (name, value) = text.strip_prefix("{\"")?.strip_suffix("\"}")?.split_once("\":\"")?;
+    let plain = |text: &str| text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
+    (plain(name) && plain(value)).then(|| (Str::new(name), Value::from(value)))
 }
 
 /// Fields before keys before values before indexes.
@@ -237,6 +247,16 @@ mod tests {
                 ]),
                 r#"k:{"containerPort":80,"protocol":"TCP"}"#,
                 r#"[containerPort=80,protocol="TCP"]"#,
+            ),
+            (
+                PathElement::key(vec![("name".into(), "a-é".into())]),
+                r#"k:{"name":"a-é"}"#,
+                r#"[name="a-é"]"#,
+            ),
+            (
+                PathElement::key(vec![("name".into(), "a\"b".into())]),
+                r#"k:{"name":"a\"b"}"#,
+                r#"[name="a\"b"]"#,
             ),
             (PathElement::Value("x".into()), r#"v:"x""#, r#"[="x"]"#),
             (PathElement::Value(1.5.into()), "v:1.5", "[=1.5]"),

@@ -24,11 +24,11 @@ pub fn scale_to_subresource(
     for (id, owner) in managed_fields::decode(parent)? {
         let path = paths.get(&owner.api_version).and_then(Option::as_ref);
         if path.is_some_and(|path| owner.set.has(path)) {
-            let (api_version, set) = (SCALE_VERSION.to_owned(), Set::of(&[REPLICAS]));
+            let (api_version, set) = (SCALE_VERSION.to_owned(), Set::of(&[REPLICAS]).into());
             managed_fields.insert(id, ManagedFieldsEntry { api_version, set, ..owner });
         }
     }
-    managed_fields::encode(scale, &managed_fields);
+    managed_fields::encode(scale, managed_fields);
     Ok(())
 }
 
@@ -50,7 +50,7 @@ pub fn scale_to_parent(
             && scale_owners.remove(id).is_none()
         {
             // Another manager set the replicas.
-            owner.set = std::mem::take(&mut owner.set).difference(&single(path));
+            owner.set = std::mem::take(&mut owner.set).into_set().difference(&single(path)).into();
         }
         if !owner.set.is_empty() {
             managed_fields.insert(id.clone(), owner);
@@ -61,12 +61,11 @@ pub fn scale_to_parent(
     for (id, owner) in scale_owners {
         if owner.set.has(&replicas) {
             let time = parent_owners.get(&id).map(|owner| owner.time.clone()).unwrap_or_default();
-            let api_version = api_version.to_owned();
-            managed_fields
-                .insert(id, ManagedFieldsEntry { api_version, set: single(&path), time, ..owner });
+            let (api_version, set) = (api_version.to_owned(), single(&path).into());
+            managed_fields.insert(id, ManagedFieldsEntry { api_version, set, time, ..owner });
         }
     }
-    managed_fields::encode(parent, &managed_fields);
+    managed_fields::encode(parent, managed_fields);
     Ok(())
 }
 

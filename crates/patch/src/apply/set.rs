@@ -38,6 +38,14 @@ impl Set {
         }
     }
 
+    /// Adds a member and what is below it, behind all elements that there are.
+    pub(super) fn push(&mut self, element: PathElement, below: Self) {
+        if !(below.members.is_empty() && below.children.is_empty()) {
+            self.children.push((element.clone(), below));
+        }
+        self.members.push(element);
+    }
+
     fn descend(&mut self, element: &PathElement) -> &mut Self {
         let at = match search(&self.children, element, |(child, _)| child) {
             Ok(at) => at,
@@ -235,13 +243,13 @@ impl Set {
     }
 
     fn value_of_level(&self, itself: bool) -> Value {
-        let entries = self.entries();
-        let mut pairs: Vec<(Str, Value)> = Vec::with_capacity(entries.len() + usize::from(itself));
+        let len = self.members.len().max(self.children.len()) + usize::from(itself);
+        let mut pairs: Vec<(Str, Value)> = Vec::with_capacity(len);
         if itself {
             pairs.push((".".into(), Value::object()));
         }
         let mut key = String::new();
-        for (element, member, child) in entries {
+        for (element, member, child) in self.entries() {
             let value = child.map_or_else(Value::object, |child| child.value_of_level(member));
             key.clear();
             element.encode_into(&mut key);
@@ -278,60 +286,92 @@ impl Set {
     }
 
     /// Path elements in order: whether each is a member, and its children.
-    fn entries(&self) -> Vec<(&PathElement, bool, Option<&Self>)> {
-        let mut entries = Vec::with_capacity(self.members.len() + self.children.len());
-        let mut members = self.members.iter().peekable();
-        for (element, child) in &self.children {
-            while let Some(member) = members.next_if(|member| *member < element) {
-                entries.push((member, true, None));
-            }
-            let is_member = members.next_if(|member| *member == element).is_some();
-            entries.push((element, is_member, Some(child)));
-        }
-        entries.extend(members.map(|member| (member, true, None)));
-        entries
+    fn entries(&self) -> impl Iterator<Item = (&PathElement, bool, Option<&Self>)> {
+        let (mut members, mut children) = (&self.members[..], &self.children[..]);
+        std::iter::from_fn(move || {
+            let order = match (members.first(), children.first()) {
+                (Some(member), Some((element, _))) => member.cmp(element),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => return None,
+            };
+            let member = if order.is_le() { members.split_off_first() } else { None };
+            let child = if order.is_ge() { children.split_off_first() } else { None };
+            let element = member.or(child.map(|(element, _)| element))?;
+            Some((element, member.is_some(), child.map(|(_, child)| child)))
+        })
     }
 
-    /// Parses a `FieldsV1`. Unknown path element types are skipped.
-    pub fn from_value(fields: &Value) -> Result<Self, String> {
-        Ok(Self::read_level(fields, 0)?.0.unwrap_or_default())
+    /// Parses a `FieldsV1`. Unknown path element types are skipped. Also says whether it is canonical, that
+    /// is, what [`Set::to_value`] would make of the set again.
+    pub fn from_value(fields: &Value) -> Result<(Self, bool), String> {
+        let mut reader = Reader { canonical: true, key: String::new() };
+        let set = reader.read_level(fields, 0)?.0.unwrap_or_default();
+        Ok((set, reader.canonical))
     }
+}
 
+struct Reader {
+    canonical: bool,
+    /// A buffer.
+    key: String,
+}
+
+impl Reader {
     /// The children, and whether this level itself is a member.
-    fn read_level(fields: &Value, depth: usize) -> Result<(Option<Self>, bool), String> {
+    fn read_level(&mut self, fields: &Value, depth: usize) -> Result<(Option<Set>, bool), String> {
         if depth > TREE_DEPTH_MAX {
             return Err("too deep".to_owned());
         }
         let fields = match fields {
             Value::Object(fields) => fields,
-            Value::Null => return Ok((None, true)),
+            Value::Null => {
+                self.canonical = false;
+                return Ok((None, true));
+            }
             other => return Err(format!("expected an object, got {}", other.type_name())),
         };
-        let mut set: Option<Self> = None;
+        let mut set: Option<Set> = None;
         let mut itself = false;
         for (key, below) in fields.iter() {
             if key == "." {
                 itself = true;
+                // The root is no member, and what has no children is one without saying so.
+                let is_empty = below.as_object().is_some_and(Map::is_empty);
+                self.canonical &= is_empty && depth > 0 && fields.len() > 1;
                 continue;
             }
-            let Some(element) = PathElement::decode(key)? else { continue };
-            let (child, member) = Self::read_level(below, depth + 1)?;
-            let set = set.get_or_insert_default();
-            if member {
-                set.members.push(element.clone());
+            let Some(element) = PathElement::decode(key)? else {
+                self.canonical = false;
+                continue;
+            };
+            if !matches!(element, PathElement::Field(_)) {
+                self.key.clear();
+                element.encode_into(&mut self.key);
+                self.canonical &= self.key == *key;
             }
-            if let Some(child) = child {
-                set.children.push((element, child));
+            let (child, member) = self.read_level(below, depth + 1)?;
+            let set = set.get_or_insert_default();
+            match (member, child) {
+                (true, None) => set.members.push(element),
+                (true, Some(child)) => set.push(element, child),
+                (false, Some(child)) => set.children.push((element, child)),
+                (false, None) => {}
             }
         }
         if let Some(set) = &mut set {
-            set.members.sort();
-            set.members.dedup();
-            set.children.sort_by(|a, b| a.0.cmp(&b.0));
-            // Compat: if two keys denote the same path element, the later one wins, as upstream.
-            set.children.reverse();
-            set.children.dedup_by(|a, b| a.0 == b.0);
-            set.children.reverse();
+            // Fields come in order, but keys and values are sorted by what they say and not by their text.
+            if !set.members.is_sorted_by(|a, b| a < b) {
+                set.members.sort();
+                set.members.dedup();
+            }
+            if !set.children.is_sorted_by(|a, b| a.0 < b.0) {
+                set.children.sort_by(|a, b| a.0.cmp(&b.0));
+                // Compat: if two keys denote the same path element, the later one wins, as upstream.
+                set.children.reverse();
+                set.children.dedup_by(|a, b| a.0 == b.0);
+                set.children.reverse();
+            }
         }
         let member = itself || set.is_none();
         Ok((set, member))
@@ -383,7 +423,7 @@ mod tests {
     use crate::json_text::parse;
 
     fn set(text: &str) -> Set {
-        Set::from_value(&parse(text).unwrap()).unwrap()
+        Set::from_value(&parse(text).unwrap()).unwrap().0
     }
 
     fn text(set: &Set) -> String {
@@ -407,10 +447,35 @@ mod tests {
         ];
         for (given, expected) in cases {
             assert_eq!(text(&set(given)), expected, "{given}");
-            assert_eq!(Set::from_value(&set(given).to_value()).unwrap(), set(given));
+            assert_eq!(Set::from_value(&set(given).to_value()).unwrap(), (set(given), true));
         }
         for bad in [r#"{"f":{}}"#, r#"{"f:a":1}"#, "[]"] {
             assert!(Set::from_value(&parse(bad).unwrap()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_would_be_written_in_another_way_is_not_canonical() {
+        let cases = [
+            (r#"{"f:a":{".":{},"f:b":{}},"k:{\"a\":1}":{},"v:\"x\"":{},"i:1":{}}"#, true),
+            ("{}", true),
+            ("null", false),
+            (r#"{"f:a":null}"#, false),
+            (r#"{".":{},"f:a":{}}"#, false),
+            (r#"{"f:a":{".":{}}}"#, false),
+            (r#"{"f:a":{".":{"f:b":{}},"f:b":{}}}"#, false),
+            (r#"{"f:a":{".":null,"f:b":{}}}"#, false),
+            (r#"{"f:a":{},"x:new":{}}"#, false),
+            (r#"{"k:{\"b\":1,\"a\":1}":{}}"#, false),
+            (r#"{"k:{\"a\": 1}":{}}"#, false),
+            (r#"{"v:1.0":{}}"#, false),
+            (r#"{"i:01":{}}"#, false),
+        ];
+        for (text, expected) in cases {
+            let fields = parse(text).unwrap();
+            let (set, canonical) = Set::from_value(&fields).unwrap();
+            assert_eq!(canonical, expected, "{text}");
+            assert_eq!(set.to_value() == fields, expected, "{text}");
         }
     }
 
@@ -473,7 +538,7 @@ mod tests {
                 prop_assert_eq!(a.intersection(&b).has(&path), b.has(&path));
                 prop_assert_eq!(a.clone().difference(&b).has(&path), !b.has(&path));
             }
-            prop_assert_eq!(Set::from_value(&a.to_value()).unwrap(), a);
+            prop_assert_eq!(Set::from_value(&a.to_value()).unwrap(), (a, true));
         }
     }
 }

@@ -8,7 +8,7 @@ use meta::{Map, Str, Value, cancel, limits::FIELD_PATH_BYTES_MAX};
 use schema::Schema;
 
 use super::atom::{Atom, DeducedAtom, ElementRelationship, ListSchema, MapSchema, Scalar, TypeRef};
-use super::path::PathElement;
+use super::path::{Path, PathElement};
 use super::set::Set;
 use crate::go_text;
 
@@ -382,31 +382,32 @@ pub(super) fn ensure_named_fields_are_members(
 /// older schema. A manager of part of a value that is atomic now owns the whole value.
 pub(super) fn reconcile(schema: &Schema, type_ref: TypeRef<'_>, set: &Set) -> Option<Set> {
     let mut whole = Set::default();
-    find_whole(schema, type_ref, Some(set), true, &mut Vec::new(), &mut whole);
+    find_whole(schema, type_ref, set, &mut Vec::new(), &mut whole);
     (!whole.is_empty()).then(|| set.clone().recursive_difference(&whole).union(whole))
 }
 
+/// Adds the paths of atomic values that have something below them in a set. A member without children is
+/// owned as a whole already, so only children are looked at.
 fn find_whole<'s>(
     schema: &Schema,
     type_ref: TypeRef<'_>,
-    set: Option<&'s Set>,
-    leaf: bool,
+    set: &'s Set,
     path: &mut Vec<&'s PathElement>,
     whole: &mut Set,
 ) {
-    let atom = type_ref.resolve(schema);
-    match atom.deduce(None) {
+    let is_root = path.is_empty();
+    match type_ref.resolve(schema).deduce(None) {
         DeducedAtom::Map(object) => {
             if matches!((object.ty, object.others), (None, Some(TypeRef::Deduced))) {
                 return;
             }
-            if object.atomic && !leaf {
-                if set.is_some_and(|set| !set.is_empty()) {
-                    whole.insert(&path.iter().copied().cloned().collect::<Vec<_>>());
+            if object.atomic && !is_root {
+                if !set.is_empty() {
+                    whole.insert(&copied(path));
                 }
                 return;
             }
-            each_step(set, |element, below, leaf| {
+            for (element, below) in &set.children {
                 let type_ref = match element {
                     PathElement::Field(name) => {
                         object.field(name).map(|field| TypeRef::Node(&field.node)).or(object.others)
@@ -415,37 +416,26 @@ fn find_whole<'s>(
                 };
                 if let Some(type_ref) = type_ref {
                     path.push(element);
-                    find_whole(schema, type_ref, below, leaf, path, whole);
+                    find_whole(schema, type_ref, below, path, whole);
                     path.pop();
                 }
-            });
+            }
         }
         DeducedAtom::List(list) => {
-            if matches!(list.kind, ElementRelationship::Atomic) && !leaf {
-                whole.insert(&path.iter().copied().cloned().collect::<Vec<_>>());
+            if matches!(list.kind, ElementRelationship::Atomic) && !is_root {
+                whole.insert(&copied(path));
                 return;
             }
-            each_step(set, |element, below, leaf| {
+            for (element, below) in &set.children {
                 path.push(element);
-                find_whole(schema, list.item, below, leaf, path, whole);
+                find_whole(schema, list.item, below, path, whole);
                 path.pop();
-            });
+            }
         }
         DeducedAtom::Scalar(_) => {}
     }
 }
 
-/// The path elements of one level, the set below each, and whether the element is a member without
-/// children.
-fn each_step<'s>(
-    set: Option<&'s Set>,
-    mut visit: impl FnMut(&'s PathElement, Option<&'s Set>, bool),
-) {
-    let Some(set) = set else { return };
-    for (element, child) in &set.children {
-        visit(element, Some(child), false);
-    }
-    for element in set.members.iter().filter(|element| set.child(element).is_none()) {
-        visit(element, None, true);
-    }
+fn copied(path: &[&PathElement]) -> Path {
+    path.iter().copied().cloned().collect()
 }

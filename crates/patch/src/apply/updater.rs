@@ -26,15 +26,22 @@ pub(super) fn update(
 ) {
     reconcile_all(managed_fields, types, manager);
     let (comparison, _) = take_over(live, new, managed_fields, None, types, manager);
-    // What the request may not own is left out of the comparison already.
-    let set = strip(comparison.changed());
+    let set = owned_after_update(comparison);
     if !set.is_empty() {
         let writer = manager.owner(false);
         let owner = managed_fields.entry(writer.id()).or_insert(writer);
-        owner.set = std::mem::take(&mut owner.set).union(set);
+        if !owner.set.includes(&set) {
+            owner.set = std::mem::take(&mut owner.set).into_set().union(set).into();
+        }
         manager.now.clone_into(&mut owner.time);
     }
     cap_update_managers(managed_fields);
+}
+
+/// The fields that the manager of an update owns by it.
+fn owned_after_update(comparison: Comparison) -> Set {
+    // What the request may not own is left out of the comparison already.
+    strip(comparison.changed())
 }
 
 /// The merged object and its managedFields. If nothing changed, the object is the live one and
@@ -54,10 +61,9 @@ pub(super) fn apply(
 
     let applier = manager.owner(true);
     let id = applier.id();
-    let last = managed_fields.get(&id).cloned();
-    let set = types.fields.apply(field_set(schema, root, config));
-    let time = last.as_ref().map(|last| last.time.clone()).unwrap_or_default();
-    managed_fields.insert(id.clone(), ManagedFieldsEntry { time, set, ..applier });
+    let set = types.fields.apply(field_set(schema, root, config)).into();
+    let time = managed_fields.get(&id).map(|last| last.time.clone()).unwrap_or_default();
+    let last = managed_fields.insert(id.clone(), ManagedFieldsEntry { time, set, ..applier });
 
     let new = prune(merged, &managed_fields, last.as_ref(), &id, types, manager);
     let unchanged = same_value(live, &new);
@@ -70,7 +76,7 @@ pub(super) fn apply(
         }
     }
     if let Some(owner) = managed_fields.get_mut(&id) {
-        owner.set = strip(std::mem::take(&mut owner.set));
+        owner.set = strip(std::mem::take(&mut owner.set).into_set()).into();
     }
     managed_fields.retain(|_, owner| !owner.set.is_empty());
     if unchanged {
@@ -101,6 +107,14 @@ fn take_over(
     }
     let mut versions = BTreeMap::from([(manager.api_version.to_owned(), Some(comparison.clone()))]);
 
+    // What the manager of an update loses and gets back.
+    let writer = applier.is_none().then(|| manager.owner(false).id());
+    let regained = match &writer {
+        Some(writer) if managed_fields.contains_key(writer) => {
+            owned_after_update(comparison.clone())
+        }
+        _ => Set::default(),
+    };
     let mut conflicts = Conflicts::default();
     let mut losses: Vec<(String, Option<Set>)> = Vec::new();
     for (id, owner) in managed_fields.iter().filter(|(id, _)| !is_applier(id)) {
@@ -120,8 +134,11 @@ fn take_over(
         };
         let taken = owner.set.intersection(&compared.modified);
         let taken = taken.union(owner.set.intersection(&compared.added));
-        if !taken.is_empty() || !owner.set.intersection(&compared.removed).is_empty() {
-            let left = owner.set.clone().difference(&taken).difference(&compared.removed);
+        let removed = owner.set.intersection(&compared.removed);
+        // An entry that would be the same again stays as it is.
+        let is_regained = writer.as_ref() == Some(id) && removed.is_empty() && taken == regained;
+        if !is_regained && !(taken.is_empty() && removed.is_empty()) {
+            let left = Set::clone(&owner.set).difference(&taken).difference(&compared.removed);
             losses.push((id.clone(), Some(left)));
         }
         if !taken.is_empty() {
@@ -134,7 +151,7 @@ fn take_over(
     }
     for (id, left) in losses {
         match (managed_fields.get_mut(&id), left) {
-            (Some(owner), Some(left)) => owner.set = left,
+            (Some(owner), Some(left)) => owner.set = left.into(),
             _ => drop(managed_fields.remove(&id)),
         }
     }
@@ -167,7 +184,7 @@ fn prune(
 
     let mut owned_by_version: BTreeMap<&str, Vec<Set>> = BTreeMap::new();
     for owner in managed_fields.values() {
-        owned_by_version.entry(&owner.api_version).or_default().push(owner.set.clone());
+        owned_by_version.entry(&owner.api_version).or_default().push(Set::clone(&owner.set));
     }
     // The version of the last apply comes first: conversion may need the fields that this adds
     // back.
@@ -287,7 +304,7 @@ fn reconcile_all(
     managed_fields.retain(|_, owner| {
         let Some(ty) = types.type_in(&owner.api_version, manager) else { return false };
         if let Some(set) = reconcile(types.schema, TypeRef::Type(ty), &owner.set) {
-            owner.set = set;
+            owner.set = set.into();
         }
         true
     });

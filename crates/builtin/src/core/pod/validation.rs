@@ -140,6 +140,10 @@ fn update_spec(spec: &Field<'_>, old: &Field<'_>, errors: &mut FieldErrors) {
     added_tolerations_only(&spec.get("tolerations"), &old.get("tolerations"), errors);
     removed_gates_only(&spec.get("schedulingGates"), &old.get("schedulingGates"), errors);
     let (Some(new), Some(old_value)) = (spec.value(), old.value()) else { return };
+    if new == old_value {
+        // Most updates are about the metadata.
+        return;
+    }
     let mut munged = new.clone();
     keep_updatable(&mut munged, old_value);
     if !old.get("schedulingGates").is_empty() {
