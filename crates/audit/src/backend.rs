@@ -198,14 +198,15 @@ impl Backend {
     }
 
     fn write(&self, event: &Event) -> Vec<u8> {
-        let mut out = Vec::new();
+        if self.format == Format::Legacy {
+            let mut out = event.to_legacy().into_bytes();
+            out.push(b'\n');
+            return out;
+        }
+        let mut out = Vec::with_capacity(EVENT_BYTES);
         match self.format {
-            Format::Line => event.write_line(&mut out),
             Format::Item => event.write_item(&mut out),
-            Format::Legacy => {
-                out = event.to_legacy().into_bytes();
-                out.push(b'\n');
-            }
+            Format::Line | Format::Legacy => event.write_line(&mut out),
         }
         out
     }
@@ -223,3 +224,6 @@ impl Backend {
         }
     }
 }
+
+/// An event without objects fits.
+const EVENT_BYTES: usize = 1024;

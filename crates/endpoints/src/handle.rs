@@ -440,7 +440,11 @@ fn response(answer: ResourceResponse, pool: Option<&CpuPool>) -> Response<Body> 
     };
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(answer.code).unwrap_or(StatusCode::OK);
+    response.headers_mut().reserve(HEADERS);
     let content_type = HeaderValue::from_static(answer.content_type);
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
 }
+
+/// As many as a response has in the end, so that their table is made once.
+const HEADERS: usize = 8;

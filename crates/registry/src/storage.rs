@@ -118,10 +118,11 @@ impl Storage {
     }
 
     pub(crate) fn key(&self, namespace: &str, name: &str) -> Str {
+        // Not formatted, since every read does this.
         if self.namespaced {
-            format!("{}{namespace}/{name}", self.prefix).into()
+            [&*self.prefix, namespace, "/", name].concat().into()
         } else {
-            format!("{}{name}", self.prefix).into()
+            [&*self.prefix, name].concat().into()
         }
     }
 

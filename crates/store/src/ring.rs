@@ -84,21 +84,42 @@ struct TriggerBucket {
 /// A queue and the watchers that wait for it to grow.
 pub(crate) struct Bucket {
     queue: Mutex<Queue>,
+    /// The position after the newest event, or [`LOOK`]. Watchers that have seen all need not take
+    /// the lock, which hundreds of others take at the same time.
+    end: AtomicU64,
     /// Lock order: never together with `queue`.
     waker_slots: Mutex<Vec<Weak<WakerSlot>>>,
 }
 
-/// Where a watcher registers its waker. It keeps the slot from event to event, so that waiting is
-/// cheap with hundreds of watchers.
+/// Where a watcher registers its waker. It keeps the slot and the waker from event to event, so
+/// that waiting is cheap with hundreds of watchers.
 #[derive(Default)]
-pub(crate) struct WakerSlot(Mutex<Option<Waker>>);
+pub(crate) struct WakerSlot(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    waker: Option<Waker>,
+    /// Whether the next events wake it. A watcher whose client does not read is woken once, not
+    /// with every event.
+    armed: bool,
+}
 
 impl WakerSlot {
     /// Wakes `waker` when the next events arrive, once.
     pub(crate) fn register(&self, waker: &Waker) {
         let mut waiting = self.0.lock();
-        if !waiting.as_ref().is_some_and(|waiting| waiting.will_wake(waker)) {
-            *waiting = Some(waker.clone());
+        if !waiting.waker.as_ref().is_some_and(|waiting| waiting.will_wake(waker)) {
+            waiting.waker = Some(waker.clone());
+        }
+        waiting.armed = true;
+    }
+
+    fn wake(&self) {
+        let mut waiting = self.0.lock();
+        if std::mem::take(&mut waiting.armed)
+            && let Some(waker) = &waiting.waker
+        {
+            waker.wake_by_ref();
         }
     }
 }
@@ -195,14 +216,20 @@ impl Ring {
         let mut touched: Vec<Arc<Bucket>> = Vec::new();
         {
             let triggered = self.triggered.lock();
-            self.all.queue.lock().extend(events, &self.limits, now);
+            let mut all = self.all.queue.lock();
+            all.extend(events, &self.limits, now);
+            self.all.publish(&all);
+            drop(all);
             if !triggered.is_empty() {
                 for event in events {
                     for trigger in triggers(event, self.field) {
                         let Some(TriggerBucket { bucket, .. }) = triggered.get(&trigger) else {
                             continue;
                         };
-                        bucket.queue.lock().events.push_back(Arc::clone(event));
+                        let mut queue = bucket.queue.lock();
+                        queue.events.push_back(Arc::clone(event));
+                        bucket.publish(&queue);
+                        drop(queue);
                         touched.push(Arc::clone(bucket));
                     }
                 }
@@ -266,6 +293,7 @@ impl Ring {
             }
             queue.complete_after = after;
         }
+        bucket.publish(&queue);
         let next = queue.position_after(after);
         drop(queue);
         Ok(Position { bucket: Arc::clone(bucket), next })
@@ -294,24 +322,39 @@ impl Ring {
         let triggered = self.triggered.lock();
         let buckets = triggered.values().map(|TriggerBucket { bucket, .. }| bucket);
         for bucket in buckets.chain([&self.all]) {
-            bucket.queue.lock().ended.get_or_insert(end);
+            let mut queue = bucket.queue.lock();
+            queue.ended.get_or_insert(end);
+            bucket.publish(&queue);
+            drop(queue);
             bucket.wake();
         }
     }
 }
 
+/// The end of a queue of which watchers have to learn more: it has ended.
+const LOOK: u64 = u64::MAX;
+/// Positions start high enough that older events can be added at the front.
+const START: u64 = 1 << 40;
+
 impl Bucket {
     fn new(complete_after: u64) -> Self {
         let queue = Queue {
-            // High enough that older events can be added at the front.
-            front: 1 << 40,
+            front: START,
             events: VecDeque::new(),
             complete_after,
             bytes: 0,
-            frames_released: 1 << 40,
+            frames_released: START,
             ended: None,
         };
-        Self { queue: Mutex::new(queue), waker_slots: Mutex::default() }
+        let (queue, end) = (Mutex::new(queue), AtomicU64::new(START));
+        Self { queue, end, waker_slots: Mutex::default() }
+    }
+
+    /// Lets watchers see a change at the back of the queue. Before they are woken, so that one
+    /// that has registered its waker either sees it or is woken.
+    fn publish(&self, queue: &Queue) {
+        let end = queue.front + queue.events.len() as u64;
+        self.end.store(if queue.ended.is_some() { LOOK } else { end }, Ordering::Release);
     }
 
     /// Adds a slot; it is removed after it was dropped.
@@ -332,7 +375,7 @@ impl Bucket {
         let mut waker_slots = self.waker_slots.lock();
         for waker_slot in &*waker_slots {
             match waker_slot.upgrade() {
-                Some(waker_slot) => waker_slot.0.lock().take().into_iter().for_each(Waker::wake),
+                Some(waker_slot) => waker_slot.wake(),
                 None => gone = true,
             }
         }
@@ -343,6 +386,9 @@ impl Bucket {
 
     /// The next events at a position, at most `n`.
     pub(crate) fn read(&self, next: u64, n: usize) -> QueueRead {
+        if self.end.load(Ordering::Acquire) == next {
+            return QueueRead::Empty;
+        }
         let queue = self.queue.lock();
         if next < queue.front {
             return QueueRead::Missed;

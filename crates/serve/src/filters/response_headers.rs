@@ -1,7 +1,7 @@
 //! The headers that every answer carries.
 
 use http::{
-    HeaderMap, HeaderValue,
+    HeaderMap, HeaderName, HeaderValue,
     header::{CACHE_CONTROL, STRICT_TRANSPORT_SECURITY},
 };
 
@@ -10,7 +10,7 @@ use crate::context::Context;
 /// `Audit-Id`, flow control, `Cache-Control` (unless the handler set one), `Warning`s and, where asked for, HSTS.
 pub(crate) fn add_headers(headers: &mut HeaderMap, cx: &Context, hsts: Option<&HeaderValue>) {
     if let Ok(id) = HeaderValue::from_str(&cx.audit.id) {
-        headers.insert("audit-id", id);
+        headers.insert(AUDIT_ID, id);
     }
     // Compat: what cannot be taken apart is refused before the filter that sets it.
     let is_parsed = !cx.info.path.is_empty();
@@ -19,10 +19,9 @@ pub(crate) fn add_headers(headers: &mut HeaderMap, cx: &Context, hsts: Option<&H
     }
     // Compat: UIDs and not names, so that clients do not learn how they are classified.
     if let Some(schema) = &cx.flow_schema {
-        for (name, uid) in [
-            ("x-kubernetes-pf-flowschema-uid", &schema.uid),
-            ("x-kubernetes-pf-prioritylevel-uid", schema.level_uid()),
-        ] {
+        for (name, uid) in
+            [(FLOW_SCHEMA_UID, &schema.uid), (PRIORITY_LEVEL_UID, schema.level_uid())]
+        {
             if let Ok(uid) = HeaderValue::from_str(uid) {
                 headers.insert(name, uid);
             }
@@ -37,6 +36,11 @@ pub(crate) fn add_headers(headers: &mut HeaderMap, cx: &Context, hsts: Option<&H
         }
     }
 }
+
+// A name that is given as text is parsed, hashed and copied for every answer.
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+const FLOW_SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
+const PRIORITY_LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
 /// Once all warnings together pass this, each is cut to `WARNING_CHARS_MAX`.
 const WARNINGS_CHARS_MAX: usize = 4096;
