@@ -198,15 +198,14 @@ impl Backend {
     }
 
     fn write(&self, event: &Event) -> Vec<u8> {
-        if self.format == Format::Legacy {
-            let mut out = event.to_legacy().into_bytes();
-            out.push(b'\n');
-            return out;
-        }
         let mut out = Vec::with_capacity(EVENT_BYTES);
         match self.format {
+            Format::Line => event.write_line(&mut out),
             Format::Item => event.write_item(&mut out),
-            Format::Line | Format::Legacy => event.write_line(&mut out),
+            Format::Legacy => {
+                out.extend_from_slice(event.to_legacy().as_bytes());
+                out.push(b'\n');
+            }
         }
         out
     }
