@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use meta::{Number, Str, Value, time::Time};
+use meta::{Number, Str, Value, jsonpath::JsonPath, time::Time};
 use registry::{Cell, CellOf, Column};
 
-use crate::{
-    crd::{ColumnSpec, Version},
-    jsonpath::JsonPath,
-};
+use crate::crd::{ColumnSpec, Version};
 
 /// The columns of a version: the name, then the declared ones, or the age if none is declared.
 pub(crate) fn columns(version: &Version) -> Vec<Column> {

@@ -1,7 +1,7 @@
 //! The parser, compatible with client-go's: quotes and brackets are not matched inside of brackets, and a
 //! name extends to the next character that cannot be part of one.
 
-use meta::{Number, Str, Value};
+use crate::{Number, Str, Value};
 
 use super::{Filter, JsonPath, Operator, Slice, Step};
 
