@@ -57,7 +57,10 @@ impl<'a> Parser<'a> {
                 }
                 Some(c) if c == '+' || c == '-' || c.is_numeric() => steps.push(self.number()?),
                 Some(c) if begins_a_word(c) => steps.push(self.word()),
-                Some(c) => return Err(format!("unrecognized character in action: {c:?}")),
+                Some(c) => {
+                    let code = u32::from(c);
+                    return Err(format!("unrecognized character in action: U+{code:04X} '{c}'"));
+                }
             }
         }
     }
