@@ -50,6 +50,7 @@ fn column(spec: &ColumnSpec, path: JsonPath) -> Column {
         kind: spec.ty.clone(),
         format: spec.format.clone(),
         priority: spec.priority,
+        defined: true,
         description,
         described_by: None,
         cell: CellOf::Defined(Arc::new(move |object, now| cell(&path, &ty, object, now))),
