@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use meta::{Number, Str, Value, time::Time};
+use meta::{Number, Str, Value, jsonpath::JsonPath, time::Time};
 use registry::{Cell, CellOf, Column};
 
-use crate::{
-    crd::{ColumnSpec, Version},
-    jsonpath::JsonPath,
-};
+use crate::crd::{ColumnSpec, Version};
 
 /// The columns of a version: the name, then the declared ones, or the age if none is declared.
 pub(crate) fn columns(version: &Version) -> Vec<Column> {
@@ -53,6 +50,7 @@ fn column(spec: &ColumnSpec, path: JsonPath) -> Column {
         kind: spec.ty.clone(),
         format: spec.format.clone(),
         priority: spec.priority,
+        defined: true,
         description,
         described_by: None,
         cell: CellOf::Defined(Arc::new(move |object, now| cell(&path, &ty, object, now))),

@@ -69,13 +69,15 @@ impl Strategy for CustomResourceDefinition {
         if has_too_deep_schema(definition, errors) {
             return;
         }
-        let name = definition.str_at(&["metadata", "name"]);
         let plural = definition.str_at(&["spec", "names", "plural"]);
-        // A missing name is reported with the other metadata.
         let expected = format!("{plural}.{}", definition.str_at(&["spec", "group"]));
-        if !name.is_empty() && name != expected {
-            let why = "must be spec.names.plural+\".\"+spec.group";
-            errors.invalid(path("metadata").child("name"), name, why);
+        for field in ["generateName", "name"] {
+            let given = definition.str_at(&["metadata", field]);
+            // A missing name is reported with the other metadata.
+            if !given.is_empty() && given != expected {
+                let why = "must be spec.names.plural+\".\"+spec.group";
+                errors.invalid(path("metadata").child(field), given, why);
+            }
         }
         spec::check(definition, &ValidationOptions::for_create(), &path("spec"), errors);
         check_status(definition, errors);

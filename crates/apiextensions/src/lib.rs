@@ -15,7 +15,6 @@ mod custom_resource_strategy;
 pub mod definition;
 mod establishing_controller;
 pub mod finalizing_controller;
-pub mod jsonpath;
 mod naming_controller;
 mod progress;
 mod prune_and_default;

@@ -217,6 +217,8 @@ fn option(value: Option<String>) -> String {
 fn name_rule(name: Option<&str>) -> &'static str {
     match name {
         None | Some("DNS_SUBDOMAIN") => "name_is_dns_subdomain",
+        Some("GENERATED_DNS_SUBDOMAIN") => "generated_name_is_dns_subdomain",
+        Some("STORAGE_VERSION") => "name_is_storage_version",
         Some("DNS_LABEL") => "name_is_dns_label",
         Some("PATH_SEGMENT") => "name_is_path_segment",
         Some("IP_ADDRESS") => "name_is_ip",

@@ -3,7 +3,10 @@
 
 use meta::{
     GroupVersionKind,
-    names::{is_config_map_key, name_is_dns_label, name_is_dns_subdomain, name_is_path_segment},
+    names::{
+        generated_name_is_dns_subdomain, is_config_map_key, is_dns1035_label, is_dns1123_subdomain,
+        name_is_dns_label, name_is_dns_subdomain, name_is_path_segment,
+    },
 };
 use registry::{Behaviour, GarbageCollectionPolicy, MetadataChecks, ObjectMetaValidation};
 
@@ -45,6 +48,16 @@ pub fn introduced_in(kind: &GroupVersionKind) -> u32 {
 
 fn name_is_config_map_key(name: &str, _prefix: bool) -> Vec<String> {
     is_config_map_key(name)
+}
+
+/// A group and a resource: `apps.deployments`. Compat: a prefix has to look so, too.
+fn name_is_storage_version(name: &str, _prefix: bool) -> Vec<String> {
+    let Some((group, resource)) = name.rsplit_once('.') else {
+        return vec!["name must be in the form of <group>.<resource>".to_owned()];
+    };
+    let group = is_dns1123_subdomain(group).into_iter().map(|why| ("group", why));
+    let resource = is_dns1035_label(resource).into_iter().map(|why| ("resource", why));
+    group.chain(resource).map(|(part, why)| format!("the {part} segment {why}")).collect()
 }
 
 /// The kind's validation has the rule: what the name may be depends on other fields.

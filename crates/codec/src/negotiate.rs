@@ -98,6 +98,15 @@ pub fn accept(
     if endpoint != Endpoint::CustomResource && !is_representable(header, offered) {
         return Err(NegotiateError::NotRepresentable(names(offered)));
     }
+    choose(header, endpoint, offered)
+}
+
+/// What to answer with, if the router has let the request through.
+fn choose(
+    header: Option<&str>,
+    endpoint: Endpoint,
+    offered: Offered,
+) -> Result<Accepted, NegotiateError> {
     negotiate(header, offered, |media_type, convert| match convert {
         None => {
             let allowed = endpoint != Endpoint::CustomResource || media_type != MediaType::Protobuf;
@@ -146,9 +155,11 @@ fn names_of_streams(offered: Offered) -> String {
 }
 
 fn is_representable(header: Option<&str>, offered: Offered) -> bool {
-    is_routed(header, |name| {
-        offered.iter().any(|offered| offered.name() == name || offered.stream_name() == name)
-    })
+    is_routed(header, |name| is_object_format(name, offered))
+}
+
+fn is_object_format(name: &str, offered: Offered) -> bool {
+    offered.iter().any(|offered| offered.name() == name || offered.stream_name() == name)
 }
 
 /// Whether go-restful finds a type that is produced, or `*/*`. It looks at nothing else; `application/*` is not enough
@@ -168,6 +179,17 @@ pub fn accept_only(header: Option<&str>, produced: &str) -> Result<(), Negotiate
     }
     Err(NegotiateError::NotRepresentable(produced.to_owned()))
 }
+
+/// Refuses what accepts no format of objects. Compat: a log is text, which the router offers as well and which is not
+/// enough.
+pub fn accept_log(header: Option<&str>, offered: Offered) -> Result<(), NegotiateError> {
+    if is_routed(header, |name| name == LOG_TYPE || is_object_format(name, offered)) {
+        return choose(header, Endpoint::Tableless, offered).map(drop);
+    }
+    Err(NegotiateError::NotRepresentable(format!("{LOG_TYPE}, {}", names(offered))))
+}
+
+const LOG_TYPE: &str = "text/plain";
 
 /// Does the client know aggregated discovery? If not, it gets the plain documents, which are
 /// negotiated on their own.
@@ -535,6 +557,26 @@ mod tests {
                 expected,
                 "{header} {endpoint:?}"
             );
+        }
+    }
+
+    #[test]
+    fn logs_are_for_clients_that_read_objects() {
+        let refused = "406: Not Acceptable\n\nAvailable representations: text/plain, application/json, \
+                       application/yaml, application/vnd.kubernetes.protobuf";
+        let cases = [
+            (None, ""),
+            (Some("*/*"), ""),
+            (Some("text/plain"), NONE),
+            (Some("text/plain, */*"), ""),
+            (Some("application/json, */*"), ""),
+            (Some("application/yaml"), ""),
+            (Some("text/html"), refused),
+            (Some("text/*"), refused),
+        ];
+        for (header, expected) in cases {
+            let answer = accept_log(header, OFFERED).err().map(|error| error.to_string());
+            assert_eq!(answer.unwrap_or_default(), expected, "{header:?}");
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use client::{SendOptions, empty_body, generic_message, go_text, url_error};
+use codec::negotiate::{self, NegotiateError, Offered};
 use endpoints::{Connect, Connecter};
 use http::{
     HeaderValue, Method, Request, Response, StatusCode, Uri,
@@ -49,6 +50,14 @@ impl Connecter for Log {
 
     fn methods(&self) -> &'static [Method] {
         &[Method::GET]
+    }
+
+    /// Compat: before anything else of the request is looked at.
+    fn negotiate(&self, accept: Option<&str>, offered: Offered) -> Result<(), ApiError> {
+        negotiate::accept_log(accept, offered).map_err(|error| match error {
+            NegotiateError::NotRepresentable(_) => ApiError::NotRepresentable(error.to_string()),
+            _ => ApiError::NotAcceptable(error.to_string()),
+        })
     }
 
     /// Compat: a read like any other.

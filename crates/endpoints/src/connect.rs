@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use codec::negotiate::Offered;
+use http::{Method, Request, Response, header::ACCEPT};
 use hyper::body::Incoming;
 use meta::{ApiError, GroupResource, Query, RequestInfo, Value};
 use registry::{Engine, Kind, ResourceRequest};
@@ -26,6 +27,11 @@ pub trait Connecter: Send + Sync + 'static {
     /// Whether something may follow the subresource in the path.
     fn takes_path(&self) -> bool {
         false
+    }
+
+    /// Refuses a client that accepts no format of the response. Most connecters do not decide what it is.
+    fn negotiate(&self, _accept: Option<&str>, _offered: Offered) -> Result<(), ApiError> {
+        Ok(())
     }
 
     /// False for reads, which admission does not see.
@@ -80,6 +86,8 @@ pub(crate) async fn connect(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, ApiError> {
     check(cx, kind, connecter, request.method())?;
+    let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
+    connecter.negotiate(accept, engine.options.offered)?;
     let query = Query::parse(request.uri().query().unwrap_or_default())?;
     if connecter.is_admitted() && query.all("dryRun").next().is_some() {
         return Err(ApiError::bad_request("dryRun is not supported"));

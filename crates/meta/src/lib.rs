@@ -12,6 +12,7 @@ pub mod field;
 pub mod growth;
 pub mod gvk;
 pub mod json;
+pub mod jsonpath;
 pub mod limits;
 pub mod names;
 pub mod quantity;

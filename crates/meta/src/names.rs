@@ -16,6 +16,11 @@ pub fn name_is_dns_subdomain(name: &str, prefix: bool) -> Vec<String> {
     is_dns1123_subdomain(&as_prefix(name, prefix))
 }
 
+/// The same for kinds that leave `generateName` unchecked, as the generated name has to pass.
+pub fn generated_name_is_dns_subdomain(name: &str, prefix: bool) -> Vec<String> {
+    if prefix { Vec::new() } else { is_dns1123_subdomain(name) }
+}
+
 pub fn name_is_dns_label(name: &str, prefix: bool) -> Vec<String> {
     is_dns1123_label(&as_prefix(name, prefix))
 }

@@ -14,6 +14,8 @@ pub struct Column {
     pub format: Str,
     /// 0: always shown; higher: only with `-o wide`.
     pub priority: i32,
+    /// False: rows have the cell, which no client shows, as nothing says what it is.
+    pub defined: bool,
     /// A description of its own …
     pub description: Str,
     /// … or the description of a field: the type and the name of the field.
@@ -105,6 +107,7 @@ impl Column {
             kind: Str::new_static(kind),
             format: Str::new_static(format),
             priority: 0,
+            defined: true,
             description: Str::new_static(""),
             described_by: None,
             cell: CellOf::Known(cell),
@@ -115,6 +118,13 @@ impl Column {
     #[must_use]
     pub const fn wide(mut self) -> Self {
         self.priority = 1;
+        self
+    }
+
+    /// A cell at the end of rows that no column definition stands for.
+    #[must_use]
+    pub const fn undefined(mut self) -> Self {
+        self.defined = false;
         self
     }
 

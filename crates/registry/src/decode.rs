@@ -126,7 +126,7 @@ fn check_type_meta(
              missing in '{json}' ({summary})"
         )));
     }
-    if object.str_at(&["apiVersion"]).is_empty() {
+    if matches!(object.str_at(&["apiVersion"]), "" | "/") {
         return Err(other_version("", expected));
     }
     Ok(())
@@ -524,7 +524,8 @@ fn read_as(
 /// The kind that an object names; what it leaves out is as expected.
 fn given_kind(object: &Value, expected: &GroupVersionKind) -> Result<GroupVersionKind, String> {
     let group_version = match object.str_at(&["apiVersion"]) {
-        "" => expected.group_version(),
+        // Compat: a slash alone is an empty group and an empty version, which is as good as none.
+        "" | "/" => expected.group_version(),
         text => GroupVersion::parse(text)
             .ok_or_else(|| format!("unexpected GroupVersion string: {text}"))?,
     };

@@ -197,11 +197,11 @@ fn column_definitions(engine: &Engine, kind: &Kind) -> Bytes {
 }
 
 fn write_columns(out: &mut Vec<u8>, columns: &[Column], describe: &FieldDescriptions) {
-    let fields: Vec<(&str, &str)> =
-        columns.iter().filter_map(|column| column.described_by).collect();
+    let defined = || columns.iter().filter(|column| column.defined);
+    let fields: Vec<(&str, &str)> = defined().filter_map(|column| column.described_by).collect();
     let mut described = describe(&fields).into_iter();
     out.extend_from_slice(b",\"columnDefinitions\":[");
-    for (at, column) in columns.iter().enumerate() {
+    for (at, column) in defined().enumerate() {
         let about_field = column.described_by.and_then(|_| described.next());
         let description = about_field.as_deref().unwrap_or(&column.description);
         if at > 0 {

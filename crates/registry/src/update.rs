@@ -393,9 +393,11 @@ pub fn prepare_update(
 /// Restores the metadata that a write to a subresource cannot change.
 fn keep_metadata(kind: &Kind, subresource: &str, object: &mut Value, old: &Value) {
     let Some(reset) = kind.behaviour.reset(subresource) else { return };
+    // Compat: as in Kubernetes, `metadata` stands for what users write there; few kinds restore all of it.
     let whole = reset.contains(&"metadata");
-    for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
-        if whole || reset.contains(&format!("metadata.{field}").as_str()) {
+    for field in ["labels", "annotations", "finalizers", "ownerReferences", "generateName"] {
+        if whole && field != "generateName" || reset.contains(&format!("metadata.{field}").as_str())
+        {
             let at = ["metadata", field];
             object.keep_at(&at, old.at(&at));
         }

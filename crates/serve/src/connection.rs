@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
 use futures_util::task::AtomicWaker;
-use http::header::{CONNECTION, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, CONTENT_TYPE, EXPECT, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::{http1, http2};
@@ -388,7 +388,7 @@ async fn answer(
     let active = activity.begin();
     let wants_upgrade = sending.is_none() && request.headers().contains_key(UPGRADE);
     activity.begin_body(wants_upgrade || !request.body().is_end_stream());
-    if let Some(refused) = refuse_malformed(&request) {
+    if let Some(refused) = refuse_malformed(&request).or_else(|| refuse_expectation(&request)) {
         return Ok(refused);
     }
     let mut response = service.handler.handle(request, peer.clone()).await;
@@ -437,6 +437,24 @@ fn refuse_malformed(request: &Request<Incoming>) -> Option<Response<Body>> {
     *response.status_mut() = code;
     let text = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, text);
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    Some(response)
+}
+
+/// The one expectation that HTTP/1.1 knows is `100-continue`. Compat: Go refuses the others before any handler sees the
+/// request, and not over HTTP/2.
+fn refuse_expectation(request: &Request<Incoming>) -> Option<Response<Body>> {
+    if request.version() > Version::HTTP_11 {
+        return None;
+    }
+    let expected = request.headers().get(EXPECT)?.as_bytes().trim_ascii();
+    let mut tokens = expected.split(|byte| b" \t,".contains(byte));
+    let is_known = tokens.any(|token| token.eq_ignore_ascii_case(b"100-continue"));
+    if expected.is_empty() || is_known {
+        return None;
+    }
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::EXPECTATION_FAILED;
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     Some(response)
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use apiextensions::jsonpath::JsonPath;
 use cel::{Bound, Decl, Env, ListType, regex::Regex};
 use codec::negotiate::{self, Endpoint};
 use meta::{
     Query,
+    jsonpath::JsonPath,
     quantity::Quantity,
     selector::{FieldSelector, LabelSelector},
     time::{Duration, Time},

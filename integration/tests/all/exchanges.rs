@@ -91,6 +91,7 @@ topics![
     decisions,
     deletes,
     dry_runs,
+    edges,
     encodings,
     errors,
     exact,

@@ -66,6 +66,31 @@ fn a_head_has_no_body_over_either_protocol() {
     }
 }
 
+#[test]
+fn an_expectation_other_than_to_continue_is_refused() {
+    let server = shared();
+    let cases = [
+        ("100-continue", "HTTP/1.1 200 OK"),
+        ("a, 100-Continue", "HTTP/1.1 200 OK"),
+        ("", "HTTP/1.1 200 OK"),
+        ("200-ok", "HTTP/1.1 417 Expectation Failed"),
+        ("100-continued", "HTTP/1.1 417 Expectation Failed"),
+    ];
+    for (expectation, expected) in cases {
+        let mut connection = server.http().raw().expect("connected");
+        let request = format!(
+            "GET /version HTTP/1.1\r\nHost: localhost\r\nExpect: {expectation}\r\nConnection: close\r\n\r\n"
+        );
+        connection.write(request.as_bytes()).expect("written");
+        let answer = connection.read_until(|_| false).expect("closed");
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        assert!(answer.starts_with(expected), "{expectation}: {answer}");
+        let refused = expected.contains("417");
+        assert_eq!(answer.contains("Content-Length: 0\r\n"), refused, "{answer}");
+        assert_eq!(answer.contains("Audit-Id: "), !refused, "{answer}");
+    }
+}
+
 fn has_headers(answer: &Answer, headers: &[&str]) {
     for header in headers {
         let value = answer.header(header);

@@ -109,8 +109,9 @@ async fn set_priority(
     if policy.is_empty() {
         return Ok(());
     }
-    let given = pod.str_at(&["spec", "preemptionPolicy"]);
-    if !given.is_empty() && given != policy {
+    // Compat: an empty text is a policy, too, and not that of the class.
+    let given = pod.at(&["spec", "preemptionPolicy"]).and_then(Value::as_str);
+    if let Some(given) = given.filter(|given| *given != policy) {
         let why = format!(
             "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; \
              priority admission controller computed {policy} from the given PriorityClass name"
@@ -213,6 +214,16 @@ mod tests {
                 "",
                 forbidden(
                     "the string value of PreemptionPolicy (Never) must not be provided in pod spec; \
+                     priority admission controller computed PreemptLowerPriority from the given \
+                     PriorityClass name",
+                ),
+            ),
+            (
+                "{preemptionPolicy: ''}",
+                "",
+                "",
+                forbidden(
+                    "the string value of PreemptionPolicy () must not be provided in pod spec; \
                      priority admission controller computed PreemptLowerPriority from the given \
                      PriorityClass name",
                 ),

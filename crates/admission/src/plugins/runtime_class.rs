@@ -56,6 +56,10 @@ async fn class_of(
 ) -> Result<Option<Value>, ApiError> {
     let name = pod.at(&["spec", "runtimeClassName"]).and_then(Value::as_str);
     let Some(name) = name else { return Ok(None) };
+    if name.is_empty() {
+        // Compat: the client that kube-apiserver looks the class up with refuses to ask for it.
+        return Err(ApiError::Storage("resource name may not be empty".to_owned()));
+    }
     for freshness in [Freshness::Cached, Freshness::Linearizable] {
         let found = cluster.objects.get(&resources::RUNTIME_CLASSES, "", name, freshness).await?;
         if found.is_some() {
@@ -184,6 +188,7 @@ mod tests {
                 "",
                 "pods \"p\" is forbidden: pod rejected: RuntimeClass \"gone\" not found",
             ),
+            ("{runtimeClassName: ''}", "", "resource name may not be empty"),
         ];
         let classes = CLASSES.map(|class| (&resources::RUNTIME_CLASSES, class));
         for (spec, expected, message) in cases {

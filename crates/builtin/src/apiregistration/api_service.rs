@@ -37,6 +37,17 @@ impl Strategy for ApiService {
         validation::validate_update(service, old, errors);
     }
 
+    /// Compat: the name and the spec are not looked at again.
+    fn validate_subresource(
+        &self,
+        _subresource: &str,
+        service: &Value,
+        old: &Value,
+        errors: &mut FieldErrors,
+    ) {
+        validation::validate_status(service, old, errors);
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::NAME,

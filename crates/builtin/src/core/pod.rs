@@ -31,7 +31,12 @@ impl Strategy for Pod {
     }
 
     fn prepare_for_create(&self, pod: &mut Value, cx: &WriteContext<'_>) {
-        pod.set_at(&["status"], value!({"phase": "Pending", "qosClass": (qos_class(pod))}));
+        // Compat: a class that the client has sent stays, whatever the containers request.
+        let class = match pod.str_at(&["status", "qosClass"]) {
+            "" => qos_class(pod).to_owned(),
+            given => given.to_owned(),
+        };
+        pod.set_at(&["status"], value!({"phase": "Pending", "qosClass": (class)}));
         if !pod.items_at(&["spec", "schedulingGates"]).is_empty() {
             let gated = value!([{
                 "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",

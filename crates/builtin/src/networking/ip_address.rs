@@ -10,7 +10,6 @@ use crate::printer_cells::{NONE, with_group};
 pub(crate) struct IpAddress;
 
 impl Strategy for IpAddress {
-    // kube-apiserver sends the age as well, in a third cell that no column announces and no client shows.
     fn validate(&self, address: &Value, errors: &mut FieldErrors) {
         validation::validate(address, errors);
     }
@@ -20,7 +19,12 @@ impl Strategy for IpAddress {
     }
 
     fn columns(&self) -> Vec<Column> {
-        vec![Column::NAME, Column::new("ParentRef", |address, _| parent(address).into())]
+        // Compat: the age is in the rows alone.
+        vec![
+            Column::NAME,
+            Column::new("ParentRef", |address, _| parent(address).into()),
+            Column::AGE.undefined(),
+        ]
     }
 }
 

@@ -25,6 +25,7 @@ fn columns_are_those_of_kube_apiserver() {
         let columns = of(endpoint.group, endpoint.kind, FeatureGates::default(), &crd()).columns();
         let ours: Vec<String> = columns
             .iter()
+            .filter(|column| column.defined)
             .enumerate()
             .map(|(at, column)| {
                 let format = if column.format.is_empty() { "-" } else { &column.format };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use meta::{FieldErrors, Value, names::is_qualified_name};
+use meta::{FieldErrors, Value, jsonpath::JsonPath, names::is_qualified_name};
 
 use crate::validation::{
     admission::{expressions::ExpressionScope, policy_match, variables},
@@ -96,8 +96,13 @@ pub(crate) fn validate_status(object: &Value, errors: &mut FieldErrors) {
     for warning in checking.get("expressionWarnings").items() {
         warning.get("warning").require(errors);
         let place = warning.get("fieldRef");
-        if place.str().trim().is_empty() {
-            place.required(errors, "");
+        match place.str().trim() {
+            "" => place.required(errors, ""),
+            text => {
+                if let Err(why) = JsonPath::parse(text) {
+                    place.invalid_value(errors, text, &format!("invalid JSONPath: {why}"));
+                }
+            }
         }
     }
     conditions(&status.get("conditions"), errors);

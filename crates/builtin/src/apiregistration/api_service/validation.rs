@@ -12,12 +12,14 @@ pub(crate) fn validate(object: &Value, errors: &mut FieldErrors) {
     let spec = root.get("spec");
     let (group, version) = (spec.get("group"), spec.get("version"));
     let metadata = root.get("metadata");
-    let name = metadata.get("name");
     let required = format!("{}.{}", version.str(), group.str());
-    let is_judged = !name.is_empty() && name_is_path_segment(name.str(), false).is_empty();
-    if is_judged && name.str() != required {
-        let required = meta::field::quote(&required);
-        name.invalid(errors, &format!("must be `spec.version+\".\"+spec.group`: {required}"));
+    for (field, is_prefix) in [("generateName", true), ("name", false)] {
+        let name = metadata.get(field);
+        let is_segment = name_is_path_segment(name.str(), is_prefix).is_empty();
+        if !name.is_empty() && is_segment && name.str() != required {
+            let required = meta::field::quote(&required);
+            name.invalid(errors, &format!("must be `spec.version+\".\"+spec.group`: {required}"));
+        }
     }
     if group.is_empty() && !version.is("v1") {
         let why = "only v1 may have an empty group and it better be legacy kube";
@@ -59,6 +61,10 @@ pub(crate) fn validate(object: &Value, errors: &mut FieldErrors) {
 
 pub(crate) fn validate_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     validate(object, errors);
+    validate_status(object, old, errors);
+}
+
+pub(crate) fn validate_status(object: &Value, old: &Value, errors: &mut FieldErrors) {
     if object.get("status") != old.get("status") {
         let root = Field::root(object);
         let status = root.get("status");

@@ -9,10 +9,16 @@ use crate::validation::cursor::{Field, IMMUTABLE};
 
 pub(crate) fn validate(event: &Value, errors: &mut FieldErrors) {
     let root = Field::root(event);
+    // Compat: the metadata comes second, and that of the core group only counts if the rest is good.
+    let metadata = std::mem::take(errors);
     common(&root, errors);
     if is_core(&root) {
+        if errors.is_empty() {
+            *errors = metadata;
+        }
         return;
     }
+    errors.extend(metadata);
     series(&root, errors);
     if !root.get("eventTime").is_set() {
         root.get("eventTime").required(errors, "");

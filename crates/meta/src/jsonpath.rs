@@ -5,7 +5,7 @@ mod parse;
 
 use std::cmp::Ordering;
 
-use meta::{Number, Str, Value};
+use crate::{Number, Str, Value};
 
 /// A path, parsed once.
 #[derive(Clone, Debug, PartialEq)]
@@ -244,12 +244,20 @@ fn compare(a: &Value, b: &Value) -> Result<Option<Ordering>, Mismatch> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value;
 
     #[test]
     fn paths_find_values() {
-        let object = r#"{"spec":{"a.b":1,"n":2,"list":[{"t":"x","v":1},{"t":"Ready","v":2}],"m":{"k":"v"},"empty":[[],[1]]},"status":null}"#;
-        let options = codec::json::DecodeOptions { strict: false };
-        let object = codec::json::decode_any(object.as_bytes(), options).unwrap().value;
+        let object = value!({
+            "spec": {
+                "a.b": 1i64,
+                "n": 2i64,
+                "list": [{"t": "x", "v": 1i64}, {"t": "Ready", "v": 2i64}],
+                "m": {"k": "v"},
+                "empty": [[], [1i64]]
+            },
+            "status": null
+        });
         let cases = [
             (".spec.n", "2"),
             (r".spec.a\.b", "1"),
@@ -295,7 +303,7 @@ mod tests {
             let parsed = JsonPath::parse(path).unwrap_or_else(|why| panic!("{path}: {why}"));
             let found = match parsed.find(&object) {
                 Ok(found) => {
-                    found.into_iter().map(meta::json::to_string).collect::<Vec<_>>().join(" ")
+                    found.into_iter().map(crate::json::to_string).collect::<Vec<_>>().join(" ")
                 }
                 Err(Mismatch) => "mismatch".to_owned(),
             };

@@ -1,7 +1,7 @@
 //! The parser, compatible with client-go's: quotes and brackets are not matched inside of brackets, and a
 //! name extends to the next character that cannot be part of one.
 
-use meta::{Number, Str, Value};
+use crate::{Number, Str, Value};
 
 use super::{Filter, JsonPath, Operator, Slice, Step};
 
@@ -57,7 +57,10 @@ impl<'a> Parser<'a> {
                 }
                 Some(c) if c == '+' || c == '-' || c.is_numeric() => steps.push(self.number()?),
                 Some(c) if begins_a_word(c) => steps.push(self.word()),
-                Some(c) => return Err(format!("unrecognized character in action: {c:?}")),
+                Some(c) => {
+                    let code = u32::from(c);
+                    return Err(format!("unrecognized character in action: U+{code:04X} '{c}'"));
+                }
             }
         }
     }
