@@ -149,9 +149,8 @@ pub(super) fn decode(object: &Value) -> Result<ManagedFields, String> {
 }
 
 fn decode_entries(entries: Option<Value>) -> Result<ManagedFields, String> {
-    let entries = match entries.map(Value::into_tree) {
-        Some(Value::Array(entries)) => entries,
-        _ => return Ok(ManagedFields::new()),
+    let Some(Value::Array(entries)) = entries.map(Value::into_tree) else {
+        return Ok(ManagedFields::new());
     };
     let managed_fields = entries.into_iter().enumerate().map(|(at, entry)| {
         let owner = ManagedFieldsEntry::decode(entry, at)?;

@@ -62,7 +62,7 @@ pub fn scale_to_parent(
         if owner.set.has(&replicas) {
             let time = parent_owners.get(&id).map(|owner| owner.time.clone()).unwrap_or_default();
             let (api_version, set) = (api_version.to_owned(), single(&path).into());
-            managed_fields.insert(id, ManagedFieldsEntry { api_version, set, time, ..owner });
+            managed_fields.insert(id, ManagedFieldsEntry { api_version, time, set, ..owner });
         }
     }
     managed_fields::encode(parent, managed_fields);

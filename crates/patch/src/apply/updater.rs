@@ -137,7 +137,8 @@ fn take_over(
         let removed = owner.set.intersection(&compared.removed);
         // An entry that would be the same again stays as it is.
         let is_regained = writer.as_ref() == Some(id) && removed.is_empty() && taken == regained;
-        if !is_regained && !(taken.is_empty() && removed.is_empty()) {
+        let is_unchanged = is_regained || taken.is_empty() && removed.is_empty();
+        if !is_unchanged {
             let left = Set::clone(&owner.set).difference(&taken).difference(&compared.removed);
             losses.push((id.clone(), Some(left)));
         }
