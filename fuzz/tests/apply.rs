@@ -202,7 +202,9 @@ fn state_of(pod: &Value) -> State {
 fn owners_of(pod: &Value) -> Owners {
     let mut owners = Owners::new();
     for entry in pod.items_at(&["metadata", "managedFields"]) {
-        let set = Set::from_value(entry.get("fieldsV1").expect("fields")).expect("a set");
+        let (set, canonical) =
+            Set::from_value(entry.get("fieldsV1").expect("fields")).expect("a set");
+        assert!(canonical, "what the server writes is what it would write again");
         let mut places = BTreeSet::new();
         for path in set.paths(usize::MAX) {
             let text = String::from_utf8(Set::to_json(&only(&path))).expect("JSON");
