@@ -109,10 +109,15 @@ async fn pieces_are_kept_and_messages_are_not() {
         server.check(&format!("MERGE-PATCH {WIDGETS}/{name}"), &patch, "200").await;
         server.list_compressed(accept, &line, 0).await;
         let after = kept();
+        let mut compared = 0;
         for at in 0..after.len() {
-            let same = after[at] == pieces[at];
-            assert_eq!(same, at != changed && at != changed + 1, "{at} as {accept}");
+            // The border of the first chunk moves with the length of the list's resourceVersion.
+            let (Some(before), Some(now)) = (&pieces[at], &after[at]) else { continue };
+            assert_eq!(before == now, at != changed && at != changed + 1, "{at} as {accept}");
+            compared += 1;
         }
+        assert!(after[changed].is_some() && after[changed + 1].is_some());
+        assert!(compared + 1 >= expected, "{compared} of {expected} as {accept}");
     }
     let messages = entries().iter().filter(|entry| entry.has_encoding(SLOT_PROTOBUF)).count();
     assert!(messages < 60, "{messages}");
