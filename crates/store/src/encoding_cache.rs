@@ -157,7 +157,7 @@ struct Queue {
 static PROCESS: EncodingCache = EncodingCache::new(ENCODING_CACHE_BYTES);
 
 /// `--encoding-cache-size`, unless it is set.
-pub const ENCODING_CACHE_BYTES: usize = 64 << 20;
+pub const ENCODING_CACHE_BYTES: usize = 96 << 20;
 
 /// While there is no place, one in so many encodings looks for one.
 const TRIES: u64 = 8;

@@ -17,7 +17,7 @@ pub(super) const FLAGS: &[Flag] = &[
         "A deletion leaves dependents to the garbage collector, as its propagation policy says. \
          false: the policy has no effect, and the garbage collector of --standalone-controllers is off.",
     ),
-    done("encoding-cache-size", Text, "64Mi").help(
+    done("encoding-cache-size", Text, "96Mi").help(
         "Memory for encodings of objects that are kept beside their JSON: protobuf, other versions, table rows, compressed \
          pieces of lists. 0: none is kept. (Pintle's own flag.)",
     ),
