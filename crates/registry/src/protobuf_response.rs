@@ -6,14 +6,14 @@ use bytes::Bytes;
 use codec::protobuf;
 use http::header::ACCEPT_ENCODING;
 use meta::{ApiError, GroupVersionKind};
-use store::Entry;
+use store::{Entry, append};
 
 use crate::{
     Kind, ListChunks, Payload, decode,
     kind::{SLOT_CONVERTED_PROTOBUF, SLOT_PROTOBUF, SLOT_PROTOBUF_PIECE},
     list::{self, Items, ListHead},
     resource_request::{Engine, ResourceRequest},
-    response_format::{ItemWriter, append, yield_after},
+    response_format::{ItemWriter, yield_after},
 };
 
 /// The message of a cached object without its envelope; kept if there is a place for it. A failure is not kept.

@@ -41,7 +41,7 @@ pub use encoding_cache::{CachedEncodings, ENCODING_CACHE_BYTES, EncodingCache};
 pub use entry::{Entry, Materialize, label_bits};
 pub use event::{Event, EventKind};
 pub use memory::MemoryBackend;
-pub use object_json::ObjectJson;
+pub use object_json::{ObjectJson, append};
 pub use read_metrics::{DurationHistogram, ListCounters, ReadMetrics};
 pub use ring::{RingLimits, Trigger};
 pub use snapshot::{Snapshot, UnreadableObject};
