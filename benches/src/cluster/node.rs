@@ -1,5 +1,6 @@
 //! Hollow nodes.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -54,10 +55,16 @@ pub(super) async fn follow(cluster: Rc<Cluster>, client: Rc<Client>, path: Strin
             && response.status().is_success()
         {
             let (mut body, mut moments) = (response.into_body(), Moments::new());
+            // A deleted object has the moment of the write before, which was counted when that came.
+            let mut seen = HashSet::new();
             while let Some(Ok(frame)) = body.frame().await {
                 let Some(data) = frame.data_ref() else { continue };
                 cluster.stats.saw(data.len());
-                moments.feed(data, |moment| cluster.stats.saw_event(moment));
+                moments.feed(data, |moment| {
+                    if seen.insert(moment) {
+                        cluster.stats.saw_event(moment);
+                    }
+                });
             }
         }
         cluster.stats.watch_ended();
