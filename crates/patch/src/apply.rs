@@ -7,6 +7,7 @@
 
 mod atom;
 mod compare;
+mod fields_v1;
 mod last_applied;
 mod managed_fields;
 mod merge;

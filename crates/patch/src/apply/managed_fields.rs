@@ -1,10 +1,11 @@
 //! Decodes, encodes and caps `metadata.managedFields`: which manager owns which fields.
 
-use std::{collections::BTreeMap, ops::Deref};
+use std::{cell::OnceCell, collections::BTreeMap};
 
 use meta::{Map, Str, Value, field::quote, json};
+use schema::Schema;
 
-use super::set::Set;
+use super::{atom::TypeRef, fields_v1::FieldsV1, set::Set, typed::reconcile};
 
 /// All entries by [`ManagedFieldsEntry::id`].
 pub(super) type ManagedFields = BTreeMap<String, ManagedFieldsEntry>;
@@ -23,40 +24,84 @@ pub(super) struct ManagedFieldsEntry {
 }
 
 /// The fields of an entry. Most writes change those of few managers, so that the others' need not be
-/// encoded anew.
+/// decoded, nor encoded anew.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OwnedSet {
-    set: Set,
-    // Invariant: what `set.to_value()` would be.
+    // Invariant: canonical, what `Set::to_value` would write.
     encoded: Option<Value>,
+    // Invariant: there, or can be decoded.
+    decoded: OnceCell<Set>,
 }
 
 impl OwnedSet {
     fn decode(fields: Value) -> Result<Self, String> {
-        let (set, canonical) = Set::from_value(&fields)?;
-        Ok(Self { set, encoded: canonical.then_some(fields) })
+        if FieldsV1::of(&fields).is_some() {
+            return Ok(Self { encoded: Some(fields), decoded: OnceCell::new() });
+        }
+        Ok(Set::from_value(&fields)?.0.into())
     }
 
     fn encode(self) -> Value {
-        self.encoded.unwrap_or_else(|| self.set.to_value())
+        self.encoded.unwrap_or_else(|| self.decoded.into_inner().unwrap_or_default().to_value())
+    }
+
+    /// The fields as they were read, if they have not been decoded since.
+    fn undecoded(&self) -> Option<FieldsV1<'_>> {
+        let encoded = self.encoded.as_ref().filter(|_| self.decoded.get().is_none());
+        encoded.and_then(FieldsV1::of_canonical)
+    }
+
+    pub(super) fn set(&self) -> &Set {
+        self.decoded.get_or_init(|| {
+            let fields = self.encoded.as_ref().map(Set::from_value);
+            fields.and_then(Result::ok).unwrap_or_default().0
+        })
     }
 
     pub(super) fn into_set(self) -> Set {
-        self.set
+        self.set();
+        self.decoded.into_inner().unwrap_or_default()
     }
-}
 
-impl Deref for OwnedSet {
-    type Target = Set;
+    pub(super) fn is_empty(&self) -> bool {
+        self.undecoded().map_or_else(|| self.set().is_empty(), FieldsV1::is_empty)
+    }
 
-    fn deref(&self) -> &Set {
-        &self.set
+    pub(super) fn includes(&self, other: &Set) -> bool {
+        match self.undecoded() {
+            Some(fields) => fields.includes(other),
+            None => self.set().includes(other),
+        }
+    }
+
+    pub(super) fn is_equal(&self, other: &Set) -> bool {
+        match self.undecoded() {
+            Some(fields) => fields.len() == other.len() && fields.includes(other),
+            None => self.set() == other,
+        }
+    }
+
+    pub(super) fn intersection(&self, other: &Set) -> Set {
+        match self.undecoded() {
+            Some(fields) => fields.intersection(other),
+            None => self.set().intersection(other),
+        }
+    }
+
+    /// Adapts the fields to the schema: they may have been written before a list or object became atomic.
+    pub(super) fn reconcile(&mut self, schema: &Schema, type_ref: TypeRef<'_>) {
+        if self.undecoded().is_some_and(|fields| !fields.divides_atomics(schema, type_ref)) {
+            return;
+        }
+        if let Some(set) = reconcile(schema, type_ref, self.set()) {
+            *self = set.into();
+        }
     }
 }
 
 impl From<Set> for OwnedSet {
     fn from(set: Set) -> Self {
-        Self { set, encoded: None }
+        Self { encoded: None, decoded: OnceCell::from(set) }
     }
 }
 

@@ -23,7 +23,7 @@ pub fn scale_to_subresource(
     let mut managed_fields = ManagedFields::new();
     for (id, owner) in managed_fields::decode(parent)? {
         let path = paths.get(&owner.api_version).and_then(Option::as_ref);
-        if path.is_some_and(|path| owner.set.has(path)) {
+        if path.is_some_and(|path| owner.set.set().has(path)) {
             let (api_version, set) = (SCALE_VERSION.to_owned(), Set::of(&[REPLICAS]).into());
             managed_fields.insert(id, ManagedFieldsEntry { api_version, set, ..owner });
         }
@@ -44,7 +44,7 @@ pub fn scale_to_parent(
     let mut managed_fields = ManagedFields::new();
     for (id, owner) in &parent_owners {
         let Some(path) = paths.get(&owner.api_version) else { continue };
-        let owned = path.as_ref().filter(|path| owner.set.has(path));
+        let owned = path.as_ref().filter(|path| owner.set.set().has(path));
         let mut owner = owner.clone();
         if let Some(path) = owned
             && scale_owners.remove(id).is_none()
@@ -59,7 +59,7 @@ pub fn scale_to_parent(
     let replicas: Path = REPLICAS.iter().map(|name| PathElement::field(name)).collect();
     let path = paths.get(api_version).cloned().flatten().unwrap_or_default();
     for (id, owner) in scale_owners {
-        if owner.set.has(&replicas) {
+        if owner.set.set().has(&replicas) {
             let time = parent_owners.get(&id).map(|owner| owner.time.clone()).unwrap_or_default();
             let (api_version, set) = (api_version.to_owned(), single(&path).into());
             managed_fields.insert(id, ManagedFieldsEntry { api_version, time, set, ..owner });

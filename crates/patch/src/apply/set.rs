@@ -416,7 +416,7 @@ fn merge_sorted<T>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -505,7 +505,7 @@ mod tests {
         assert_eq!(a.including(&[&[]]), a);
     }
 
-    fn any_set() -> impl Strategy<Value = Set> {
+    pub(in crate::apply) fn any_set() -> impl Strategy<Value = Set> {
         let step = prop_oneof![
             "[abc]".prop_map(|name| PathElement::field(&name)),
             (0i64..3).prop_map(|number| PathElement::Value(number.into())),

@@ -12,7 +12,7 @@ use super::managed_fields::{ManagedFields, ManagedFieldsEntry, cap_update_manage
 use super::merge::merge;
 use super::path::same_value;
 use super::set::Set;
-use super::typed::{ensure_named_fields_are_members, field_set, reconcile, remove_items};
+use super::typed::{ensure_named_fields_are_members, field_set, remove_items};
 use super::{ApplyError, Conflicts, Manager, ManagerConflicts, TypeContext};
 
 /// The manager of an update takes ownership of the fields that it changed, away from all other
@@ -139,7 +139,7 @@ fn take_over(
         let is_regained = writer.as_ref() == Some(id) && removed.is_empty() && taken == regained;
         let is_unchanged = is_regained || taken.is_empty() && removed.is_empty();
         if !is_unchanged {
-            let left = Set::clone(&owner.set).difference(&taken).difference(&compared.removed);
+            let left = owner.set.set().clone().difference(&taken).difference(&compared.removed);
             losses.push((id.clone(), Some(left)));
         }
         if !taken.is_empty() {
@@ -172,20 +172,22 @@ fn prune(
 ) -> Value {
     let Some(last) = last.filter(|last| !last.set.is_empty()) else { return merged };
     // Common case: the new configuration contains all fields of the last one, so nothing is
-    // removed.
+    // removed. Mostly it has the same ones.
     if last.api_version == manager.api_version
-        && managed_fields.get(applier).is_some_and(|applier| applier.set.includes(&last.set))
+        && managed_fields.get(applier).is_some_and(|applier| {
+            last.set.is_equal(applier.set.set()) || applier.set.includes(last.set.set())
+        })
     {
         return merged;
     }
     let Some(at_last) = VersionedObject::of(&merged, &last.api_version, types, manager) else {
         return merged;
     };
-    let mut pruned = at_last.without(&at_last.named(&last.set));
+    let mut pruned = at_last.without(&at_last.named(last.set.set()));
 
     let mut owned_by_version: BTreeMap<&str, Vec<Set>> = BTreeMap::new();
     for owner in managed_fields.values() {
-        owned_by_version.entry(&owner.api_version).or_default().push(Set::clone(&owner.set));
+        owned_by_version.entry(&owner.api_version).or_default().push(owner.set.set().clone());
     }
     // The version of the last apply comes first: conversion may need the fields that this adds
     // back.
@@ -198,7 +200,7 @@ fn prune(
     // Only fields that the applier owned may be removed; fields without an owner stay.
     let kept = at_last.named(&at_last.fields_of(&pruned));
     let removed = at_last.named(&at_last.fields()).difference(&kept);
-    let pruned = at_last.without(&removed.intersection(&at_last.named(&last.set)));
+    let pruned = at_last.without(&removed.intersection(&at_last.named(last.set.set())));
     VersionedObject::of_object(pruned, &last.api_version, manager.api_version, types)
 }
 
@@ -304,9 +306,7 @@ fn reconcile_all(
 ) {
     managed_fields.retain(|_, owner| {
         let Some(ty) = types.type_in(&owner.api_version, manager) else { return false };
-        if let Some(set) = reconcile(types.schema, TypeRef::Type(ty), &owner.set) {
-            owner.set = set.into();
-        }
+        owner.set.reconcile(types.schema, TypeRef::Type(ty));
         true
     });
 }
