@@ -39,6 +39,8 @@ pub struct TreeSize {
     bytes_max: usize,
     /// Objects that are items of lists; counted by [`TreeSize::of`] only.
     list_objects: usize,
+    /// Of the JSON, at least; counted by [`TreeSize::of`] only.
+    json_bytes: usize,
     steps: Steps,
 }
 
@@ -52,18 +54,19 @@ impl TreeSize {
 
     /// Of a request body.
     pub const fn bounded() -> Self {
-        Self { bytes: 0, bytes_max: TREE_BYTES_MAX, list_objects: 0, steps: Steps::NONE }
+        Self::bounded_by(TREE_BYTES_MAX)
     }
 
     /// Of an answer whose size depends on what was asked.
     pub const fn bounded_by(bytes_max: usize) -> Self {
-        Self { bytes: 0, bytes_max, list_objects: 0, steps: Steps::NONE }
+        Self { bytes: 0, bytes_max, list_objects: 0, json_bytes: 0, steps: Steps::NONE }
     }
 
     /// Of a tree that is there already, and may grow by defaults.
     pub fn of(tree: &Value) -> Result<Self, TooLarge> {
         let (mut size, mut json_bytes, mut of_managed_fields) = (Self::bounded(), 0, 0);
         size.add_tree(tree, &mut json_bytes)?;
+        size.json_bytes = json_bytes;
         if json_bytes <= OBJECT_BYTES_MAX {
             return Ok(size);
         }
@@ -77,6 +80,16 @@ impl TreeSize {
     /// Refuses more than [`LIST_OBJECTS_MAX`].
     pub fn check_list_objects(&self) -> Result<(), TooLarge> {
         if self.list_objects > LIST_OBJECTS_MAX { Err(TooLarge) } else { Ok(()) }
+    }
+
+    /// Whether the defaults of a built-in kind, less than 1 KB for each object in a list, leave it far below the bounds.
+    pub fn is_small(&self) -> bool {
+        self.json_bytes <= 64 * 1024 && self.list_objects <= 1_000
+    }
+
+    /// Whether nothing was counted since the other one was copied.
+    pub fn is_same(&self, before: &Self) -> bool {
+        self.bytes == before.bytes
     }
 
     /// Counts a value that is about to be copied into the tree.
@@ -119,7 +132,7 @@ impl TreeSize {
 
     /// Of bytes that were a tree before.
     pub const fn unbounded() -> Self {
-        Self { bytes: 0, bytes_max: usize::MAX, list_objects: 0, steps: Steps::NONE }
+        Self::bounded_by(usize::MAX)
     }
 
     /// Counts a value of a list or map. A cancelled request ends here: every decoder counts.

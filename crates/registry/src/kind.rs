@@ -366,13 +366,16 @@ impl Kind {
     /// Plain defaults from the definitions, then those that depend on other fields. Err: the object of
     /// the client was too large, or has become so.
     pub(crate) fn apply_defaults(&self, object: &mut Value) -> Result<(), TooLarge> {
-        let mut size = TreeSize::of(object)?;
+        let before = TreeSize::of(object)?;
         if !self.is_custom() {
-            size.check_list_objects()?;
+            before.check_list_objects()?;
         }
+        let mut size = before;
         self.schema.apply_defaults_within(self.ty(), object, &mut size)?;
         self.strategy.default_within(object, &mut size)?;
-        TreeSize::of(object).map(drop)
+        // Those of a custom resource are counted.
+        let is_bounded = if self.is_custom() { size.is_same(&before) } else { before.is_small() };
+        if is_bounded { Ok(()) } else { TreeSize::of(object).map(drop) }
     }
 
     /// Normalizes an object as the decoder of stored objects does, so that both compare equal.

@@ -48,7 +48,10 @@ pub(crate) async fn patch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     let creates = apply && request.info.subresource.is_empty();
     let written = guaranteed_update(request, &options, creates, &mut |current| {
         let patched = patch.apply(request, &options, current)?;
-        TreeSize::of(&patched)?;
+        // Copies add up. Other patches make at most the sum of both, which is looked at before defaults are added.
+        if let Patch::Json(_) = patch {
+            TreeSize::of(&patched)?;
+        }
         // Duplicate keys of a configuration are reported after conflicts.
         let strict =
             if apply { check_duplicate_keys(request, &options, &strict)? } else { &strict[..] };
