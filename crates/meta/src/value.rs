@@ -56,6 +56,7 @@ impl Value {
         matches!(self, Self::Null)
     }
 
+    #[inline]
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -95,6 +96,7 @@ impl Value {
         }
     }
 
+    #[inline]
     pub fn as_object(&self) -> Option<&Map> {
         match self {
             Self::Object(map) => Some(map),
@@ -196,6 +198,7 @@ impl Value {
     }
 
     /// The member `key`, if this is an object that has it.
+    #[inline]
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.as_object()?.get(key)
     }
@@ -290,14 +293,17 @@ impl Map {
         Self { entries: pairs }
     }
 
+    #[inline]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
+    #[inline]
     pub fn get(&self, key: &str) -> Option<&Value> {
         // Most maps are small, and keys of another length need no look at their bytes.
         if self.entries.len() <= FEW {
@@ -349,6 +355,7 @@ impl Map {
         self.entries.retain_mut(|(key, value)| keep(key, value));
     }
 
+    #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Str, &Value)> + DoubleEndedIterator {
         self.entries.iter().map(|(key, value)| (key, value))
     }

@@ -252,10 +252,12 @@ impl Schema {
 }
 
 impl Type {
+    #[inline]
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.field_index(name).map(|at| &self.fields[at])
     }
 
+    #[inline]
     pub fn field_index(&self, name: &str) -> Option<usize> {
         self.by_name.find(&self.fields, name)
     }
