@@ -1,6 +1,7 @@
 //! Informers over the watch caches. Only events that pass the filter are decoded.
 
 use std::{
+    collections::{HashMap, hash_map::Entry::Vacant},
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -35,14 +36,14 @@ pub(crate) struct CacheInformer {
 /// The kinds of custom resources that have a cache, as they come and go.
 pub(crate) struct CustomKinds {
     changes: watch::Receiver<CachedKinds>,
-    /// The caches that have a reflector.
-    known: Vec<Weak<Storage>>,
+    /// The caches that have a reflector, by address. A weak reference keeps the address from being used again.
+    known: HashMap<usize, Weak<Storage>>,
 }
 
 impl CustomKinds {
     pub(crate) fn new(mut changes: watch::Receiver<CachedKinds>) -> Self {
         changes.mark_changed();
-        Self { changes, known: Vec::new() }
+        Self { changes, known: HashMap::new() }
     }
 
     /// The kinds with a new cache.
@@ -52,13 +53,12 @@ impl CustomKinds {
             return std::future::pending().await;
         }
         let kinds = self.changes.borrow_and_update().clone();
-        self.known.retain(|known| known.strong_count() > 0);
+        self.known.retain(|_, known| known.strong_count() > 0);
         let mut new = Vec::new();
         for kind in kinds.iter() {
             let Some(storage) = &kind.storage else { continue };
-            let storage = Arc::downgrade(storage);
-            if !self.known.iter().any(|known| known.ptr_eq(&storage)) {
-                self.known.push(storage);
+            if let Vacant(place) = self.known.entry(Arc::as_ptr(storage).addr()) {
+                place.insert(Arc::downgrade(storage));
                 new.push(kind.clone());
             }
         }
