@@ -185,7 +185,7 @@ fn proxy_client_identity(options: &Options, pki: &Pki) -> Option<Identity> {
 
 fn client_pem(generated: &serve::Pem) -> Pem {
     match generated {
-        serve::Pem::File(path) => Pem::File(path.clone()),
+        serve::Pem::File(_) | serve::Pem::Unwritten(_) => Pem::File(generated.path().to_owned()),
         serve::Pem::Memory(text) => Pem::Bytes(Secret::new(text.as_bytes().to_vec())),
     }
 }
