@@ -95,13 +95,13 @@ impl Autoregistration {
 
     async fn register(&self, known: Option<&Value>, wanted: &Value) -> Result<(), ApiError> {
         let written = match known {
-            None => self.api.create(&api_services(), wanted).await,
+            None => self.api.create_only(&api_services(), wanted).await,
             Some(known) if known.str_at(&AUTOMANAGED).is_empty() => return Ok(()),
             Some(known) if has_spec_of(known, wanted) => return Ok(()),
             Some(known) => {
                 let mut right = known.clone();
                 right.set_at(&["spec"], wanted.get("spec").cloned().unwrap_or_else(Value::object));
-                self.api.update(&named(known), &right).await
+                self.api.update(&named(known), &right).await.map(drop)
             }
         };
         match written {
@@ -111,7 +111,7 @@ impl Autoregistration {
                 | ApiError::Conflict { .. }
                 | ApiError::NotFound { .. },
             ) => Ok(()),
-            other => other.map(drop),
+            other => other,
         }
     }
 }

@@ -178,7 +178,7 @@ impl ServedObjects for CachedObjects {
                 "kind": "Namespace",
                 "metadata": {"name": name},
             });
-            local.create(&target, &namespace).await.map(drop)
+            local.create_only(&target, &namespace).await
         })
     }
 
@@ -331,6 +331,14 @@ impl controllers::ApiClient for ControllerClient {
         Box::pin(async move { self.local.create(&local(target), object).await })
     }
 
+    fn create_only<'a>(
+        &'a self,
+        target: &'a ResourceRef,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move { self.local.create_only(&local(target), object).await })
+    }
+
     fn update<'a>(
         &'a self,
         target: &'a ResourceRef,
@@ -465,7 +473,7 @@ impl builtin::Client for WritingClient {
     ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let target = endpoints::ResourceRef { namespace, ..endpoints::ResourceRef::from(&gvr) };
-            self.0.create(&target, object).await.map(drop)
+            self.0.create_only(&target, object).await
         })
     }
 
