@@ -46,8 +46,16 @@ impl Autoregistration {
         });
     }
 
+    /// The APIServices were right when the hook ended, so this begins with waiting for a burst as well.
     async fn run(self, mut events: CacheInformer) {
         loop {
+            // A burst leads to one round.
+            let end = tokio::time::Instant::now() + BURST_WINDOW;
+            while let Ok(event) = tokio::time::timeout_at(end, events.next()).await {
+                if event.is_none() {
+                    return;
+                }
+            }
             if let Err(error) = self.sync(&["true"]).await {
                 tracing::warn!("cannot update the APIServices: {error}");
                 tokio::time::sleep(RETRY_DELAY).await;
@@ -58,13 +66,6 @@ impl Autoregistration {
                     return;
                 },
                 () = self.publisher.published() => {}
-            }
-            // A burst leads to one round.
-            let end = tokio::time::Instant::now() + BURST_WINDOW;
-            while let Ok(event) = tokio::time::timeout_at(end, events.next()).await {
-                if event.is_none() {
-                    return;
-                }
             }
         }
     }

@@ -13,7 +13,6 @@ use admission::{
 use aggregator::RemoteClient;
 use controllers::{Discovered, PolicyTypeChecker, Resource, ResourceRef};
 use endpoints::{Kinds, LoopbackClient, Resources};
-use memchr::memmem;
 use meta::{
     ApiError, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, Str, Value,
     selector::LabelSelector,
@@ -21,6 +20,8 @@ use meta::{
 use registry::Kind;
 use schema::{Schema, TypeId, cel_decl::Decl};
 use store::Entry;
+
+use crate::cache_informer::names_service;
 
 /// What admission looks up: built-in and custom objects alike.
 pub(crate) struct CachedObjects {
@@ -439,8 +440,7 @@ impl ControllerClient {
         let snapshot = storage.cache.snapshot();
         let services = snapshot.range(&storage.prefix, None);
         // Decoded: only what names a service, and there are few of those.
-        let remote =
-            services.filter(|entry| memmem::find(&entry.json.text(), br#""service":{"#).is_some());
+        let remote = services.filter(|entry| names_service(entry));
         let unavailable = remote.filter_map(|entry| {
             let service = tree(entry).ok()?;
             let conditions = service.items_at(&["status", "conditions"]);
