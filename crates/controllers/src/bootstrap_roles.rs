@@ -4,11 +4,13 @@
 
 mod parse;
 
+use std::sync::Arc;
+
 use auth::authz::rbac::{Rule, missing};
 use futures_util::future::try_join_all;
 use meta::{ApiError, Value};
 
-use crate::{ApiClient, ResourceRef};
+use crate::{ApiClient, BoxFuture, ResourceRef};
 
 /// Feature gates that add roles, rules or bindings.
 pub const ROLE_GATES: [&str; 12] = [
@@ -27,15 +29,20 @@ pub const ROLE_GATES: [&str; 12] = [
 ];
 
 /// Creates or reconciles all of them. `is_on` says which of `ROLE_GATES` are on.
-pub async fn reconcile_bootstrap_roles(
-    api: &dyn ApiClient,
+pub fn reconcile_bootstrap_roles(
+    api: Arc<dyn ApiClient>,
     is_on: impl Fn(&str) -> bool,
-) -> Result<(), ApiError> {
+) -> BoxFuture<'static, Result<(), ApiError>> {
     let objects = parse::objects(include_str!("bootstrap_roles/roles.txt"), &is_on);
-    let objects = objects
-        .map_err(|line| ApiError::internal(format!("default roles: cannot read {line:?}")))?;
-    try_join_all(objects.iter().map(|object| reconcile(api, object))).await?;
-    Ok(())
+    Box::pin(async move {
+        let objects = objects
+            .map_err(|line| ApiError::internal(format!("default roles: cannot read {line:?}")))?;
+        let mut reconciled = Vec::with_capacity(objects.len());
+        for object in &objects {
+            reconciled.push(reconcile(&*api, object));
+        }
+        try_join_all(reconciled).await.map(drop)
+    })
 }
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -57,14 +64,14 @@ async fn reconcile(api: &dyn ApiClient, expected: &Value) -> Result<(), ApiError
     let mut last = None;
     for _ in 0..ATTEMPTS_MAX {
         let done = match api.get(&named).await {
-            Err(ApiError::NotFound { .. }) => api.create(&target, expected).await.map(drop),
+            Err(ApiError::NotFound { .. }) => api.create_only(&target, expected).await,
             Err(error) => Err(error),
             Ok(existing) => match compute_operation(existing, expected) {
                 ReconcileOperation::None => Ok(()),
                 ReconcileOperation::Update(object) => api.update(&named, &object).await.map(drop),
                 // `roleRef` is immutable.
                 ReconcileOperation::Recreate => match api.delete(&named, &Value::object()).await {
-                    Ok(()) => api.create(&target, expected).await.map(drop),
+                    Ok(()) => api.create_only(&target, expected).await,
                     Err(error) => Err(error),
                 },
             },

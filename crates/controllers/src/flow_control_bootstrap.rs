@@ -141,8 +141,13 @@ pub struct FlowControlConfigConsumer {
 type Configure = dyn Fn(&[Value], &[Value]) + Send + Sync;
 
 impl FlowControlConfigConsumer {
-    /// Runs until the server stops. `events` are events of flow schemas and priority levels.
+    /// Runs until the server stops. `events` are events of flow schemas and priority levels. What there is
+    /// already is handed over at once, because the server is not ready before that; its status is written with
+    /// the first events.
     pub async fn run(self, mut events: impl Informer) {
+        if let Err(error) = self.configure_all().await {
+            tracing::warn!("cannot list the flow schemas yet: {error}");
+        }
         while events.next().await.is_some()
             && drain_burst(&mut events, BURST_WINDOW).await.is_some()
         {
@@ -155,10 +160,16 @@ impl FlowControlConfigConsumer {
         }
     }
 
-    async fn sync_all(&self) -> Result<(), ApiError> {
+    /// Returns the priority levels and flow schemas that were handed over.
+    async fn configure_all(&self) -> Result<(Vec<Value>, Vec<Value>), ApiError> {
         let levels = self.api.list(&priority_levels()).await?;
         let schemas = self.api.list(&flow_schemas()).await?;
         (self.configure)(&levels, &schemas);
+        Ok((levels, schemas))
+    }
+
+    async fn sync_all(&self) -> Result<(), ApiError> {
+        let (levels, schemas) = self.configure_all().await?;
         for schema in schemas {
             let level = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]).to_owned();
             let exists = levels.iter().any(|found| found.str_at(&["metadata", "name"]) == level);
@@ -407,6 +418,33 @@ fn heartbeats() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{BoxFuture, InformerEvent, testing::FakeClient};
+
+    /// No event ever comes.
+    struct Silence;
+
+    impl Informer for Silence {
+        fn next(&mut self) -> BoxFuture<'_, Option<InformerEvent>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// The server is not ready before that: neither an event nor the time of a burst is waited for.
+    #[tokio::test(start_paused = true)]
+    async fn the_first_configuration_is_handed_over_at_once() {
+        let level = value!({"metadata": {"name": "mine"}});
+        let api = FakeClient::new([("prioritylevelconfigurations", level)]);
+        let (sender, mut configured) = tokio::sync::mpsc::channel(1);
+        let configure = Box::new(move |levels: &[Value], schemas: &[Value]| {
+            sender.try_send((levels.len(), schemas.len())).expect("the test waits");
+        });
+        let began = tokio::time::Instant::now();
+        let consumer = FlowControlConfigConsumer { api, configure };
+        let running = tokio::spawn(consumer.run(Silence));
+        assert_eq!(configured.recv().await, Some((1, 0)));
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        running.abort();
+    }
 
     #[test]
     fn a_condition_is_written_once_and_keeps_its_transition_time() {

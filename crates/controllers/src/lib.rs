@@ -82,6 +82,14 @@ pub trait ApiClient: Send + Sync + 'static {
         target: &'a ResourceRef,
         object: &'a Value,
     ) -> BoxFuture<'a, Result<Value, ApiError>>;
+    /// A create whose caller does not need the stored object, which then is not decoded.
+    fn create_only<'a>(
+        &'a self,
+        target: &'a ResourceRef,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move { self.create(target, object).await.map(drop) })
+    }
     fn update<'a>(
         &'a self,
         target: &'a ResourceRef,

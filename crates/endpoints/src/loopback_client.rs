@@ -11,7 +11,7 @@ use http::{
 use meta::{
     ApiError, AuditRecord, GroupVersionResource, Query, RequestInfo, Str, User, Value, Warnings,
 };
-use registry::{BoxFuture, ResourceRequest};
+use registry::{BoxFuture, ResourceRequest, ResourceResponse};
 use serve::StorageVersions;
 
 use crate::Resources;
@@ -95,6 +95,15 @@ impl LoopbackClient {
         self.call("create", target, &as_manager(target), Some(object)).await
     }
 
+    /// The same for callers that do not need the stored object: it is not decoded.
+    pub async fn create_only(
+        &self,
+        target: &ResourceRef<'_>,
+        object: &Value,
+    ) -> Result<(), ApiError> {
+        self.send("create", target, &as_manager(target), Some(object)).await.map(drop)
+    }
+
     pub async fn update(
         &self,
         target: &ResourceRef<'_>,
@@ -129,14 +138,26 @@ impl LoopbackClient {
         self.call("deletecollection", target, "", Some(&options)).await
     }
 
+    async fn call(
+        &self,
+        verb: &'static str,
+        target: &ResourceRef<'_>,
+        query: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, ApiError> {
+        let json = self.send(verb, target, query, body).await?.into_bytes()?;
+        let options = codec::json::DecodeOptions { strict: false };
+        Ok(codec::json::decode_any(&json, options).map_err(ApiError::internal)?.value)
+    }
+
     /// Boxed, so that all verbs are not compiled into every crate that has a controller.
-    fn call<'a>(
+    fn send<'a>(
         &'a self,
         verb: &'static str,
         target: &'a ResourceRef<'_>,
         query: &'a str,
         body: Option<&'a Value>,
-    ) -> BoxFuture<'a, Result<Value, ApiError>> {
+    ) -> BoxFuture<'a, Result<ResourceResponse, ApiError>> {
         Box::pin(self.serve(verb, target, query, body))
     }
 
@@ -146,7 +167,7 @@ impl LoopbackClient {
         target: &ResourceRef<'_>,
         query: &str,
         body: Option<&Value>,
-    ) -> Result<Value, ApiError> {
+    ) -> Result<ResourceResponse, ApiError> {
         let (server, kind) = self
             .servers
             .iter()
@@ -191,10 +212,7 @@ impl LoopbackClient {
             websocket: false,
             deadline: None,
         };
-        let answer = registry::serve(&rest).await?;
-        let json = answer.into_bytes()?;
-        let options = codec::json::DecodeOptions { strict: false };
-        Ok(codec::json::decode_any(&json, options).map_err(ApiError::internal)?.value)
+        registry::serve(&rest).await
     }
 }
 

@@ -46,8 +46,16 @@ impl Autoregistration {
         });
     }
 
+    /// The APIServices were right when the hook ended, so this begins with waiting for a burst as well.
     async fn run(self, mut events: CacheInformer) {
         loop {
+            // A burst leads to one round.
+            let end = tokio::time::Instant::now() + BURST_WINDOW;
+            while let Ok(event) = tokio::time::timeout_at(end, events.next()).await {
+                if event.is_none() {
+                    return;
+                }
+            }
             if let Err(error) = self.sync(&["true"]).await {
                 tracing::warn!("cannot update the APIServices: {error}");
                 tokio::time::sleep(RETRY_DELAY).await;
@@ -58,13 +66,6 @@ impl Autoregistration {
                     return;
                 },
                 () = self.publisher.published() => {}
-            }
-            // A burst leads to one round.
-            let end = tokio::time::Instant::now() + BURST_WINDOW;
-            while let Ok(event) = tokio::time::timeout_at(end, events.next()).await {
-                if event.is_none() {
-                    return;
-                }
             }
         }
     }
@@ -95,13 +96,13 @@ impl Autoregistration {
 
     async fn register(&self, known: Option<&Value>, wanted: &Value) -> Result<(), ApiError> {
         let written = match known {
-            None => self.api.create(&api_services(), wanted).await,
+            None => self.api.create_only(&api_services(), wanted).await,
             Some(known) if known.str_at(&AUTOMANAGED).is_empty() => return Ok(()),
             Some(known) if has_spec_of(known, wanted) => return Ok(()),
             Some(known) => {
                 let mut right = known.clone();
                 right.set_at(&["spec"], wanted.get("spec").cloned().unwrap_or_else(Value::object));
-                self.api.update(&named(known), &right).await
+                self.api.update(&named(known), &right).await.map(drop)
             }
         };
         match written {
@@ -111,7 +112,7 @@ impl Autoregistration {
                 | ApiError::Conflict { .. }
                 | ApiError::NotFound { .. },
             ) => Ok(()),
-            other => other.map(drop),
+            other => other,
         }
     }
 }

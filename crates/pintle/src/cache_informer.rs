@@ -120,6 +120,16 @@ impl CacheEvent<'_> {
     }
 }
 
+/// Whether an event is about an APIService that names or named a Service.
+pub(crate) fn concerns_remote_api_service(event: &CacheEvent<'_>) -> bool {
+    names_service(event.entry) || event.previous.is_some_and(names_service)
+}
+
+/// Whether an APIService names a Service, by a search of its bytes.
+pub(crate) fn names_service(entry: &Entry) -> bool {
+    memmem::find(&entry.json.text(), br#""service":{"#).is_some()
+}
+
 /// A controller that is further behind stalls the reflectors, whose watches then expire and relist:
 /// memory stays bounded.
 const EVENTS_MAX: usize = 1024;
@@ -287,6 +297,25 @@ mod tests {
     use meta::value;
 
     use super::*;
+
+    #[test]
+    fn an_api_service_concerns_the_registration_if_it_names_or_named_a_service() {
+        let entry = |json: &'static str| Entry { json: json.into(), ..Entry::default() };
+        let remote = entry(r#"{"spec":{"group":"g","service":{"name":"s","namespace":"n"}}}"#);
+        let local = entry(r#"{"spec":{"group":"g"},"metadata":{"annotations":{"service":"{"}}}"#);
+        let resource = Resource::default();
+        let concerns = |entry, previous, deleted| {
+            concerns_remote_api_service(&CacheEvent {
+                resource: &resource,
+                entry,
+                previous,
+                deleted,
+            })
+        };
+        assert!(concerns(&remote, None, false) && concerns(&remote, None, true));
+        assert!(concerns(&remote, Some(&local), false) && concerns(&local, Some(&remote), false));
+        assert!(!concerns(&local, None, false) && !concerns(&local, Some(&local), true));
+    }
 
     #[test]
     fn metadata_is_decoded_without_managed_fields() {

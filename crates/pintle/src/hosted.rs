@@ -277,6 +277,30 @@ mod tests {
         assert!(left.is_empty(), "{left:#?}");
     }
 
+    #[tokio::test]
+    async fn an_object_that_is_only_created_is_stored_or_refused_like_any_other() {
+        let broken = Arc::new(Notify::new());
+        let (running, _ready) = start(&HostOptions::default(), &broken).await.expect("starts");
+        let local = running.chain.local();
+        let maps = ResourceRef {
+            version: "v1",
+            resource: "configmaps",
+            namespace: "default",
+            ..ResourceRef::default()
+        };
+        let map = meta::value!({"metadata": {"name": "one"}, "data": {"a": "1"}});
+        local.create_only(&maps, &map).await.expect("created");
+        let stored =
+            local.get(&ResourceRef { name: "one", ..maps.clone() }).await.expect("is there");
+        assert_eq!(stored.str_at(&["data", "a"]), "1");
+        let again = local.create_only(&maps, &map).await;
+        assert!(matches!(again, Err(meta::ApiError::AlreadyExists { .. })), "{again:?}");
+        let invalid = meta::value!({"metadata": {"name": "Not_A_Name"}});
+        let invalid = local.create_only(&maps, &invalid).await;
+        assert!(matches!(invalid, Err(meta::ApiError::Invalid { .. })), "{invalid:?}");
+        running.cut_off().await;
+    }
+
     /// With a webhook for conversion, whose client looks up Services.
     fn definition() -> meta::Value {
         let version = |name: &str, storage: bool| {

@@ -13,7 +13,6 @@ use admission::{
 use aggregator::RemoteClient;
 use controllers::{Discovered, PolicyTypeChecker, Resource, ResourceRef};
 use endpoints::{Kinds, LoopbackClient, Resources};
-use memchr::memmem;
 use meta::{
     ApiError, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, Str, Value,
     selector::LabelSelector,
@@ -21,6 +20,8 @@ use meta::{
 use registry::Kind;
 use schema::{Schema, TypeId, cel_decl::Decl};
 use store::Entry;
+
+use crate::cache_informer::names_service;
 
 /// What admission looks up: built-in and custom objects alike.
 pub(crate) struct CachedObjects {
@@ -178,7 +179,7 @@ impl ServedObjects for CachedObjects {
                 "kind": "Namespace",
                 "metadata": {"name": name},
             });
-            local.create(&target, &namespace).await.map(drop)
+            local.create_only(&target, &namespace).await
         })
     }
 
@@ -331,6 +332,14 @@ impl controllers::ApiClient for ControllerClient {
         Box::pin(async move { self.local.create(&local(target), object).await })
     }
 
+    fn create_only<'a>(
+        &'a self,
+        target: &'a ResourceRef,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move { self.local.create_only(&local(target), object).await })
+    }
+
     fn update<'a>(
         &'a self,
         target: &'a ResourceRef,
@@ -431,8 +440,7 @@ impl ControllerClient {
         let snapshot = storage.cache.snapshot();
         let services = snapshot.range(&storage.prefix, None);
         // Decoded: only what names a service, and there are few of those.
-        let remote =
-            services.filter(|entry| memmem::find(&entry.json.text(), br#""service":{"#).is_some());
+        let remote = services.filter(|entry| names_service(entry));
         let unavailable = remote.filter_map(|entry| {
             let service = tree(entry).ok()?;
             let conditions = service.items_at(&["status", "conditions"]);
@@ -465,7 +473,7 @@ impl builtin::Client for WritingClient {
     ) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
             let target = endpoints::ResourceRef { namespace, ..endpoints::ResourceRef::from(&gvr) };
-            self.0.create(&target, object).await.map(drop)
+            self.0.create_only(&target, object).await
         })
     }
 

@@ -107,13 +107,22 @@ struct Logger {
     output: Arc<Output>,
 }
 
+/// The time zone of this machine. Its file is read here if `TZ` names no other: to look it up by name, all
+/// files of the time zone database are listed.
+fn local_time_zone() -> TimeZone {
+    let named = std::env::var_os("TZ").is_some();
+    let file = (!named).then(|| std::fs::read("/etc/localtime").ok()).flatten();
+    let zone = file.and_then(|file| TimeZone::tzif("Local", &file).ok());
+    zone.unwrap_or_else(TimeZone::system)
+}
+
 impl Logger {
     fn new(settings: &Settings, output: Arc<Output>) -> Self {
         Self {
             format: settings.format,
             verbosity: Verbosity(Arc::new(AtomicU32::new(settings.verbosity))),
             vmodule: VModule::new(&settings.vmodule),
-            time_zone: TimeZone::system(),
+            time_zone: local_time_zone(),
             process: std::process::id(),
             now: Timestamp::now,
             output,

@@ -13,6 +13,7 @@ use futures_util::future::{LocalBoxFuture, try_join_all};
 use meta::{ApiError, GroupVersionResource};
 use registry::Kind;
 use serve::health::Hook;
+use tokio::task::JoinSet;
 
 use crate::{in_process::ControllerClient, options::Options};
 
@@ -108,6 +109,18 @@ impl PostStartHooks {
     }
 }
 
+/// Runs a part of a hook on any thread of the runtime; it ends with the hook.
+pub(crate) async fn on_runtime<T: Send + 'static>(
+    part: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let mut set = JoinSet::new();
+    set.spawn(part);
+    match set.join_next().await.expect("it was spawned") {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
 /// Repeats what a slow store made fail; objects that exist are not created again.
 pub(crate) async fn retry_until_deadline(
     attempt: impl AsyncFn() -> Result<(), ApiError>,
@@ -157,3 +170,30 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// How long the creation of the first objects may take on a slow machine.
 const BOOTSTRAP_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_part_on_the_runtime_panics_and_ends_with_its_hook() {
+        assert_eq!(on_runtime(async { 7 }).await, 7);
+        let panicked = std::panic::AssertUnwindSafe(on_runtime(async { panic!("asked for") }));
+        let panicked: Result<(), _> = panicked.catch_unwind().await;
+        assert_eq!(panicked.expect_err("it panics").downcast_ref(), Some(&"asked for"));
+
+        let (held, mut dropped) = oneshot::channel::<()>();
+        let mut part = Box::pin(on_runtime(async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        }));
+        assert!(part.as_mut().now_or_never().is_none());
+        assert!(dropped.try_recv().is_err());
+        drop(part);
+        let ended = tokio::time::timeout(Duration::from_secs(30), dropped).await;
+        assert!(ended.expect("it ends").is_err(), "the sender was dropped with the task");
+    }
+}

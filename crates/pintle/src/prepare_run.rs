@@ -59,6 +59,8 @@ pub(crate) async fn prepare_run(
     let delegates = delegates(&chain, health, set_verbosity);
     let handler = handler_chain(&chain, delegates, &in_flight)?;
 
+    // A client that trusts the server now can trust it after a power cut as well.
+    chain.config.write_pki_files().await?;
     let options = &chain.config.options;
     let listener = opens_port.then(|| serving::bind(options)).transpose()?;
     let bound = match &listener {

@@ -13,7 +13,7 @@ use serve::{
     connection::Limits,
     descriptors,
     listener::{Listener, Sharing},
-    pki::{Pki, PkiPaths, ServerNames},
+    pki::{Pki, PkiFiles, PkiPaths, ServerNames},
     tls::{NamedCertKey, Tls, TlsOptions},
 };
 
@@ -39,8 +39,9 @@ pub(crate) fn limits(options: &Options) -> Limits {
     Limits { streams_max, connections_max, ..limits }
 }
 
-pub(crate) fn prepare_pki(options: &Options) -> Result<Pki, String> {
-    Pki::ensure(&pki_paths(options), &server_names(options), SystemTime::now())
+/// The certificates and keys, and their files, which are not written yet.
+pub(crate) fn prepare_pki(options: &Options) -> Result<(Pki, PkiFiles), String> {
+    Pki::prepare(&pki_paths(options), &server_names(options), SystemTime::now())
         .map_err(|error| error.to_string())
 }
 

@@ -36,5 +36,5 @@ pub use cpu_pool::CpuPool;
 pub use delegate::{Claims, Delegate, Delegates, PeerProxy, Serving};
 pub use filters::cors::Cors;
 pub use filters::seats::{FlowControl, MaxInFlight};
-pub use pem::Pem;
+pub use pem::{Pem, UnwrittenFile};
 pub use storage_versions::StorageVersions;

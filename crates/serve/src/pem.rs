@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What stands for the directory of what is in memory.
 pub(crate) const MEMORY: &str = "(generated, in memory)";
@@ -13,6 +13,18 @@ pub(crate) const MEMORY: &str = "(generated, in memory)";
 pub enum Pem {
     File(PathBuf),
     Memory(Arc<str>),
+    /// A file that is being written.
+    Unwritten(Arc<UnwrittenFile>),
+}
+
+/// Until the file has its name, its content is here.
+#[derive(PartialEq, Eq)]
+pub struct UnwrittenFile {
+    pub(crate) path: PathBuf,
+    pub(crate) content: String,
+    pub(crate) mode: u32,
+    /// Set when the file can be read.
+    pub(crate) written: OnceLock<()>,
 }
 
 impl Pem {
@@ -21,6 +33,10 @@ impl Pem {
         match self {
             Self::File(path) => std::fs::read(path),
             Self::Memory(text) => Ok(text.as_bytes().to_vec()),
+            Self::Unwritten(file) if file.written.get().is_none() => {
+                Ok(file.content.as_bytes().to_vec())
+            }
+            Self::Unwritten(file) => std::fs::read(&file.path),
         }
     }
 
@@ -29,6 +45,8 @@ impl Pem {
         match self {
             Self::File(path) => std::fs::read_to_string(path),
             Self::Memory(text) => Ok(text.as_ref().to_owned()),
+            Self::Unwritten(file) if file.written.get().is_none() => Ok(file.content.clone()),
+            Self::Unwritten(file) => std::fs::read_to_string(&file.path),
         }
     }
 
@@ -37,6 +55,7 @@ impl Pem {
         match self {
             Self::File(path) => path,
             Self::Memory(_) => Path::new(MEMORY),
+            Self::Unwritten(file) => &file.path,
         }
     }
 }

@@ -60,6 +60,22 @@ pub struct PkiPaths {
     pub cert_dir: Option<PathBuf>,
 }
 
+/// The files of new certificates and keys. Without [`write`](Self::write) they are lost.
+#[must_use]
+pub struct PkiFiles(Batch);
+
+impl PkiFiles {
+    /// Whether everything was there already, or is kept in memory.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns when they are on disk.
+    pub fn write(self) -> Result<(), PkiError> {
+        self.0.commit().map_err(|(path, error)| PkiError::File { path, error })
+    }
+}
+
 /// The files of the PKI, some of them perhaps below [`MEMORY`].
 struct Files {
     dir: PathBuf,
@@ -103,6 +119,18 @@ impl Pki {
         names: &ServerNames,
         now: SystemTime,
     ) -> Result<Self, PkiError> {
+        let (pki, files) = Self::prepare(pki_paths, names, now)?;
+        files.write()?;
+        Ok(pki)
+    }
+
+    /// The same without waiting for the disk: the certificates and keys can be used at once, and their files are
+    /// left to the caller.
+    pub fn prepare(
+        pki_paths: &PkiPaths,
+        names: &ServerNames,
+        now: SystemTime,
+    ) -> Result<(Self, PkiFiles), PkiError> {
         let files = Files::new(pki_paths);
         let on_disk = pki_paths.data_dir.as_ref().map(|_| &files.dir);
         for dir in [on_disk, pki_paths.cert_dir.as_ref()].into_iter().flatten() {
@@ -150,8 +178,7 @@ impl Pki {
             admin_kubeconfig: pki_paths.data_dir.as_ref().map(|dir| dir.join("admin.kubeconfig")),
             serving_cert_is_given,
         };
-        batch.commit().map_err(|(path, error)| PkiError::File { path, error })?;
-        Ok(pki)
+        Ok((pki, PkiFiles(batch)))
     }
 
     /// Calls [`Pki::ensure`] again and again, for as long as it is polled: a server may run for longer than a certificate.

@@ -2,8 +2,8 @@
 //! ready to send. It serves every read and every watch; `reflector` keeps it up to date.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -418,8 +418,7 @@ impl Shared {
         // Pages are decoded on all cores while further ones are being read: with a large resource
         // this is most of the start-up time.
         let mut making: VecDeque<JoinHandle<Vec<EntryResult>>> = VecDeque::new();
-        let ahead_max =
-            std::thread::available_parallelism().map_or(1, usize::from).min(PAGES_AHEAD_MAX);
+        let ahead_max = (*CORES).min(PAGES_AHEAD_MAX);
         let add = |snapshot: &mut Snapshot, made: Vec<EntryResult>| {
             for entry in made {
                 match entry {
@@ -524,6 +523,9 @@ fn entry(
 const LIST_PAGE: usize = 500;
 /// How many pages are decoded at a time, at most.
 const PAGES_AHEAD_MAX: usize = 8;
+/// Asked for once: it reads the files of several control groups, and every resource lists at the start.
+static CORES: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
 
 /// Some of the past states of the cache, oldest first, evenly spread over the events.
 #[derive(Default)]

@@ -195,3 +195,12 @@ fn streams_are_split_by_severity() {
         }
     }
 }
+
+#[test]
+fn the_time_zone_is_that_of_the_system() {
+    let (own, system) = (local_time_zone(), TimeZone::system());
+    for seconds in [0, 1_000_000_000, 1_700_000_000, 1_720_000_000] {
+        let at = Timestamp::from_second(seconds).expect("within the range of time");
+        assert_eq!(own.to_offset(at), system.to_offset(at), "{at}");
+    }
+}

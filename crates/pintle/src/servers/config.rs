@@ -13,11 +13,17 @@ use endpoints::{Kinds, LoopbackClient, Resources};
 use otlp::Exporter;
 use registry::{Engine, Kind, RegistryOptions};
 use schema::{ResourceFacts, Schema, openapi::Describe as _};
-use serve::{CpuPool, StorageVersions, metrics::Metrics, pki::Pki, tls::Tls};
+use serve::{
+    CpuPool, StorageVersions,
+    metrics::Metrics,
+    pki::{Pki, PkiError},
+    tls::Tls,
+};
 use store::{
     Backend, EncodingCache,
     encrypt::{Encrypted, Encryption},
 };
+use tokio::task::JoinHandle;
 
 use super::emulation::Emulation;
 use super::{StorageVersionManager, peer_proxy, server_identity};
@@ -42,6 +48,8 @@ pub(crate) struct Config {
     /// The main store, encrypted.
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) pki: Pki,
+    /// Writes the files of new certificates and keys; None once they are on disk.
+    pki_files: Option<JoinHandle<Result<(), PkiError>>>,
     pub(crate) tls: Arc<Tls>,
     pub(crate) auth: AuthStack,
     pub(crate) auth_metrics: auth::Metrics,
@@ -98,7 +106,9 @@ impl Config {
         let backend = encrypted(stores.backend());
         let overrides = stores.overrides().into_iter();
         let overrides = overrides.map(|(resource, inner)| (resource, encrypted(inner))).collect();
-        let pki = serving::prepare_pki(&options)?;
+        let (pki, files) = serving::prepare_pki(&options)?;
+        let writes_files = !files.is_empty();
+        let pki_files = writes_files.then(|| tokio::task::spawn_blocking(|| files.write()));
         let tls = serving::prepare_tls(&options, &pki)?;
         let auth_metrics = auth::Metrics::new(&server_identity());
         let auth = AuthStack::new(
@@ -163,6 +173,7 @@ impl Config {
             encryption,
             backend,
             pki,
+            pki_files,
             tls,
             auth,
             auth_metrics,
@@ -188,6 +199,13 @@ impl Config {
         };
         config.peer_proxy = peer_proxy(&config)?;
         Ok(config)
+    }
+
+    /// Returns when the files of new certificates and keys are on disk.
+    pub(crate) async fn write_pki_files(&mut self) -> Result<(), String> {
+        let Some(writing) = self.pki_files.take() else { return Ok(()) };
+        let written = writing.await.map_err(|error| error.to_string())?;
+        written.map_err(|error| error.to_string())
     }
 
     /// The built-in resources of some groups, as a server answers them.

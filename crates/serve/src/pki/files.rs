@@ -5,21 +5,16 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
-use crate::pem::{MEMORY, Pem};
+use crate::pem::{MEMORY, Pem, UnwrittenFile};
 
 /// Files to be written together. Waiting for the disk is what takes time, so it waits for all of them at once.
 #[derive(Default)]
 pub(super) struct Batch {
-    files: Vec<Pending>,
+    files: Vec<Arc<UnwrittenFile>>,
     /// What is below [`MEMORY`], and never written.
     memory: BTreeMap<PathBuf, String>,
-}
-
-struct Pending {
-    path: PathBuf,
-    content: String,
-    mode: u32,
 }
 
 impl Batch {
@@ -37,8 +32,13 @@ impl Batch {
         if path.starts_with(MEMORY) {
             self.memory.insert(path, content);
         } else {
-            self.files.push(Pending { path, content, mode });
+            let written = OnceLock::new();
+            self.files.push(Arc::new(UnwrittenFile { path, content, mode, written }));
         }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.files.is_empty()
     }
 
     /// What is there already, or `None`.
@@ -49,10 +49,13 @@ impl Batch {
         read_optional(path)
     }
 
-    /// Where the content of a path is read after the commit.
+    /// Where the content of a path is read, before and after the commit.
     pub(super) fn pem(&self, path: PathBuf) -> Pem {
-        match self.memory.get(&path) {
-            Some(content) => Pem::Memory(content.as_str().into()),
+        if let Some(content) = self.memory.get(&path) {
+            return Pem::Memory(content.as_str().into());
+        }
+        match self.files.iter().find(|file| file.path == path) {
+            Some(file) => Pem::Unwritten(file.clone()),
             None => Pem::File(path),
         }
     }
@@ -76,6 +79,7 @@ impl Batch {
             std::fs::rename(temporary(&file.path), &file.path)
                 .map_err(|error| (file.path.clone(), error))?;
             directories.extend(file.path.parent());
+            let _ = file.written.set(());
         }
         for directory in directories {
             let synced = File::open(directory).and_then(|directory| directory.sync_all());
@@ -85,7 +89,7 @@ impl Batch {
     }
 }
 
-fn write_temporary(file: &Pending) -> io::Result<()> {
+fn write_temporary(file: &UnwrittenFile) -> io::Result<()> {
     let path = temporary(&file.path);
     // Left behind by a crash, perhaps with another mode.
     match std::fs::remove_file(&path) {

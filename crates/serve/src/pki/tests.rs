@@ -287,3 +287,28 @@ fn without_a_data_directory_nothing_is_written() {
     let again = Pki::ensure(&paths, &names(), now).expect("kept");
     assert!(again.serving_cert_is_given, "as kube-apiserver, it serves what it finds");
 }
+
+#[test]
+fn certificates_and_keys_can_be_used_before_their_files_are_written() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let paths = pki_paths(dir.path());
+    let (pki, files) = Pki::prepare(&paths, &names(), SystemTime::now()).expect("made");
+    let parts = [&pki.ca_cert, &pki.serving_cert, &pki.serving_key, &pki.service_account_key];
+    let early = parts.map(|part| part.read_text().expect("in memory"));
+    assert!(content_of(dir.path()).is_empty(), "nothing is written yet");
+    assert!(!files.is_empty());
+    files.write().expect("written");
+    for (part, early) in parts.into_iter().zip(early) {
+        assert_eq!(part.read_text().expect("a file"), early, "{part}");
+        assert_eq!(std::fs::read_to_string(part.path()).expect("a file"), early, "{part}");
+    }
+    // From now on the file counts.
+    std::fs::write(pki.serving_cert.path(), "renewed").expect("writable");
+    assert_eq!(pki.serving_cert.read_text().expect("a file"), "renewed");
+    let (_, files) =
+        Pki::prepare(&pki_paths(&dir.path().join("other")), &names(), SystemTime::now())
+            .expect("made");
+    std::fs::remove_dir_all(dir.path().join("other")).expect("removable");
+    let error = files.write().expect_err("the directory is gone").to_string();
+    assert!(error.contains("other/pki"), "{error}");
+}

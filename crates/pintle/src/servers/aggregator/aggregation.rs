@@ -20,8 +20,12 @@ use serve::pki::Pki;
 
 use super::REGISTRATION_GROUP;
 use crate::{
-    cache_informer::CacheInformer, discovery_publisher::DiscoveryPublisher, options::Options,
-    post_start_hooks::HookContext, servers::Config, service_objects::ServiceObjects,
+    cache_informer::{CacheInformer, concerns_remote_api_service},
+    discovery_publisher::DiscoveryPublisher,
+    options::Options,
+    post_start_hooks::HookContext,
+    servers::Config,
+    service_objects::ServiceObjects,
 };
 
 pub(crate) struct Aggregation {
@@ -100,7 +104,8 @@ impl Aggregation {
         self.registration.sync(&*api).await.map_err(|error| error.to_string())?;
         let (registration, kinds) = (self.registration.clone(), api_services(cx));
         cx.tasks.restarting("apiservice-registration-controller", move || {
-            let events = CacheInformer::start(&kinds, |_| true);
+            // An APIService without a Service changes nothing here; at the start there are only such ones.
+            let events = CacheInformer::start(&kinds, concerns_remote_api_service);
             registration.clone().run(api.clone(), events)
         });
         Ok(())
@@ -185,7 +190,7 @@ fn proxy_client_identity(options: &Options, pki: &Pki) -> Option<Identity> {
 
 fn client_pem(generated: &serve::Pem) -> Pem {
     match generated {
-        serve::Pem::File(path) => Pem::File(path.clone()),
+        serve::Pem::File(_) | serve::Pem::Unwritten(_) => Pem::File(generated.path().to_owned()),
         serve::Pem::Memory(text) => Pem::Bytes(Secret::new(text.as_bytes().to_vec())),
     }
 }

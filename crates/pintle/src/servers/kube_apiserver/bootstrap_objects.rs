@@ -11,7 +11,9 @@ use futures_util::future::try_join_all;
 
 use crate::{
     cache_informer::CacheInformer,
-    post_start_hooks::{HookContext, first_sync, retry_every_error, retry_until_deadline},
+    post_start_hooks::{
+        HookContext, first_sync, on_runtime, retry_every_error, retry_until_deadline,
+    },
 };
 
 /// `default`, `kube-system`, `kube-public`, `kube-node-lease`.
@@ -62,7 +64,8 @@ const TRACKING_RETRY_DELAY: Duration = Duration::from_secs(1);
 pub(super) async fn bootstrap_roles(cx: HookContext) -> Result<(), String> {
     cx.after("start-system-namespaces-controller").await;
     let is_on = |gate: &str| cx.options.feature_gates.enabled(gate);
-    let reconciled = async || reconcile_bootstrap_roles(&*cx.api, is_on).await;
+    // More objects than all other hooks have together: another thread creates them meanwhile.
+    let reconciled = async || on_runtime(reconcile_bootstrap_roles(cx.api.clone(), is_on)).await;
     retry_every_error(ROLES_TIMEOUT, reconciled)
         .await
         .map_err(|error| format!("unable to initialize roles: {error}"))
