@@ -215,27 +215,34 @@ mod tests {
 
     #[test]
     fn ranges_are_read_as_by_go() {
-        let cases: [(&str, Result<&[Range<usize>], Refusal>); 17] = [
-            ("bytes=0-9", Ok(&[0..10])),
-            ("bytes= 0 - 9 ", Ok(&[0..10])),
-            ("bytes=-5", Ok(&[95..100])),
-            ("bytes=-500", Ok(&[0..100])),
-            ("bytes=-0", Ok(&[100..100])),
-            ("bytes=90-", Ok(&[90..100])),
-            ("bytes=90-9999999999", Ok(&[90..100])),
-            ("bytes=0-1, 4-5,", Ok(&[0..2, 4..6])),
-            ("bytes=200-, 0-1", Ok(&[0..2])),
-            ("bytes=", Ok(&[])),
-            ("", Ok(&[])),
-            ("bytes=100-", Err(Refusal::NoOverlap)),
-            ("bytes=5-2", Err(Refusal::Invalid)),
-            ("bytes=a-b", Err(Refusal::Invalid)),
-            ("bytes=--5", Err(Refusal::Invalid)),
-            ("bytes=5", Err(Refusal::Invalid)),
-            ("lines=1-2", Err(Refusal::Invalid)),
+        let cases = [
+            ("bytes=0-9", "0..10"),
+            ("bytes= 0 - 9 ", "0..10"),
+            ("bytes=-5", "95..100"),
+            ("bytes=-500", "0..100"),
+            ("bytes=-0", "100..100"),
+            ("bytes=90-", "90..100"),
+            ("bytes=90-9999999999", "90..100"),
+            ("bytes=0-1, 4-5,", "0..2 4..6"),
+            ("bytes=200-, 0-1", "0..2"),
+            ("bytes=", ""),
+            ("", ""),
+            ("bytes=100-", "NoOverlap"),
+            ("bytes=5-2", "Invalid"),
+            ("bytes=a-b", "Invalid"),
+            ("bytes=--5", "Invalid"),
+            ("bytes=5", "Invalid"),
+            ("lines=1-2", "Invalid"),
         ];
         for (header, expected) in cases {
-            assert_eq!(ranges(header, 100), expected.map(<[_]>::to_vec), "{header}");
+            let found = match ranges(header, 100) {
+                Ok(ranges) => {
+                    let shown = ranges.iter().map(|range| format!("{range:?}"));
+                    shown.collect::<Vec<_>>().join(" ")
+                }
+                Err(refusal) => format!("{refusal:?}"),
+            };
+            assert_eq!(found, expected, "{header}");
         }
         let many = format!("bytes={}", "-0,".repeat(RANGES_MAX + 1));
         assert_eq!(ranges(&many, 100), Ok(Vec::new()));

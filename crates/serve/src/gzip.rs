@@ -267,7 +267,7 @@ mod tests {
             [(StatusCode::OK, Some("gzip")), (StatusCode::PARTIAL_CONTENT, None)]
         {
             let response = compressed(is_accepted(&request("gzip")), response(code)).await;
-            let found = response.headers().get(CONTENT_ENCODING).map(|value| value.as_bytes());
+            let found = response.headers().get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
             assert_eq!(found, encoding.map(str::as_bytes), "{code}");
             assert_eq!(response.headers().get_all(VARY).iter().count(), 1, "{code}");
         }
