@@ -1,9 +1,12 @@
-//! Collects Kubernetes' own sentences about its types from the crate k8s-openapi, packed for
+//! Collects Kubernetes' own sentences about its types from the crates k8s-openapi and k8s-pb, packed for
 //! `src/lib.rs`: records that are separated by `RECORD`, made of parts that are separated by `PART`:
 //! the definition, what it is, and then in turns a field and what that is.
 //!
-//! The crate's source is read, not compiled: compiling it takes longer than any other dependency. It is
-//! generated code, one type in a file, one item in a line, indented by where it belongs.
+//! The sources of the crates are read, not compiled: compiling k8s-openapi takes longer than any other
+//! dependency. It is generated code, one type in a file, one item in a line, indented by where it belongs.
+
+#[path = "build/k8s_pb.rs"]
+mod k8s_pb;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -22,12 +25,24 @@ const VERSION: &str = "v1_36";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // It says which version of k8s-openapi is read.
+    println!("cargo::rerun-if-changed=build");
+    // It says which versions of the crates are read.
     println!("cargo::rerun-if-changed=../../Cargo.lock");
     let mut definitions = BTreeMap::new();
-    collect(&source_of("k8s-openapi").join("src").join(VERSION), &mut definitions);
+    let [k8s_openapi, k8s_pb] = sources_of(["k8s-openapi", "k8s-pb"]);
+    collect(&k8s_openapi.join("src").join(VERSION), &mut definitions);
     assert!(!definitions.is_empty(), "the sources of k8s-openapi have another form than expected");
     split_watch_event(&mut definitions);
+    let kinds: Vec<String> = definitions.keys().cloned().collect();
+    for module in ["api", "apimachinery", "apiextensions_apiserver", "kube_aggregator"] {
+        let prefix = format!("io.k8s.{}", module.replace('_', "-"));
+        k8s_pb::collect(&k8s_pb.join("src").join(module), &prefix, &mut definitions);
+    }
+    assert!(
+        definitions.len() > kinds.len(),
+        "the sources of k8s-pb have another form than expected"
+    );
+    add_lists_of_new_versions(&kinds, &mut definitions);
     let mut packed = String::new();
     for (name, definition) in definitions {
         if !packed.is_empty() {
@@ -52,23 +67,29 @@ fn variable(name: &str) -> String {
     env::var(name).expect("set by cargo")
 }
 
-/// Where cargo keeps the source of a package of this workspace. Cargo downloads it if it is not there, but
-/// not what else the tests need: it is asked about a package that has this one dependency, in the version of
+/// Where cargo keeps the sources of packages of this workspace. Cargo downloads them if they are not there, but
+/// not what else the tests need: it is asked about a package that has these dependencies, in the versions of
 /// the workspace.
-fn source_of(package: &str) -> PathBuf {
+fn sources_of<const N: usize>(packages: [&str; N]) -> [PathBuf; N] {
     let lock_file = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
     let lock = fs::read_to_string(&lock_file).expect("the workspace has a lock file");
-    let entry = lock
-        .split("[[package]]")
-        .find(|entry| entry.lines().any(|line| line == format!("name = \"{package}\"")));
-    let version = entry.and_then(|entry| entry.split("version = \"").nth(1)?.split('"').next());
-    let version = version.unwrap_or_else(|| panic!("{package} is not in the workspace"));
+    let versions = packages.map(|package| {
+        let entry = lock
+            .split("[[package]]")
+            .find(|entry| entry.lines().any(|line| line == format!("name = \"{package}\"")));
+        let version = entry.and_then(|entry| entry.split("version = \"").nth(1)?.split('"').next());
+        (package, version.unwrap_or_else(|| panic!("{package} is not in the workspace")))
+    });
     let asking = PathBuf::from(variable("OUT_DIR")).join("source");
     fs::create_dir_all(asking.join("src")).expect("OUT_DIR can be written");
-    let manifest = format!(
-        "[package]\nname = \"asking\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n{package} = {{ \
-         version = \"={version}\", default-features = false }}\n"
-    );
+    let mut manifest =
+        "[package]\nname = \"asking\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n"
+            .to_owned();
+    for (package, version) in versions {
+        manifest.push_str(&format!(
+            "{package} = {{ version = \"={version}\", default-features = false }}\n"
+        ));
+    }
     for (name, text) in
         [("Cargo.toml", manifest.as_str()), ("Cargo.lock", &lock), ("src/lib.rs", "")]
     {
@@ -83,15 +104,17 @@ fn source_of(package: &str) -> PathBuf {
     let run = cargo.current_dir(variable("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
     assert!(run.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&run.stderr));
     let metadata = String::from_utf8(run.stdout).expect("cargo writes UTF-8");
-    let manifests = metadata.split("\"manifest_path\":\"").skip(1);
-    let mut directories =
-        manifests.filter_map(|rest| rest.split('"').next()?.strip_suffix("/Cargo.toml"));
-    // The directory of a package that was downloaded has its name and version.
-    let found = directories.find(|directory| directory.ends_with(&format!("/{package}-{version}")));
-    PathBuf::from(found.unwrap_or_else(|| panic!("cargo does not say where {package} is")))
+    versions.map(|(package, version)| {
+        let manifests = metadata.split("\"manifest_path\":\"").skip(1);
+        let mut directories =
+            manifests.filter_map(|rest| rest.split('"').next()?.strip_suffix("/Cargo.toml"));
+        // The directory of a package that was downloaded has its name and version.
+        let found = directories.find(|path| path.ends_with(&format!("/{package}-{version}")));
+        PathBuf::from(found.unwrap_or_else(|| panic!("cargo does not say where {package} is")))
+    })
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Definition {
     text: String,
     fields: BTreeMap<String, String>,
@@ -176,5 +199,29 @@ fn split_watch_event(definitions: &mut BTreeMap<String, Definition>) {
     if let Some((text, object)) = event.text.split_once("\n\n") {
         event.fields.insert("object".to_owned(), object.trim_end().to_owned());
         event.text = text.to_owned();
+    }
+}
+
+/// k8s-pb is of an older release than k8s-openapi: the list of a kind in a version that it does not have is
+/// described as that in another version of the group.
+fn add_lists_of_new_versions(kinds: &[String], definitions: &mut BTreeMap<String, Definition>) {
+    for kind in kinds {
+        let list = format!("{kind}List");
+        let mut parts = list.rsplitn(3, '.');
+        let (Some(name), Some(_version), Some(group)) = (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        if definitions.contains_key(&list) {
+            continue;
+        }
+        let same = |known: &&String| {
+            let version = known.strip_prefix(group).and_then(|rest| rest.strip_suffix(name));
+            let version = version.and_then(|rest| rest.strip_prefix('.')?.strip_suffix('.'));
+            version.is_some_and(|version| !version.contains('.'))
+        };
+        if let Some(other) = definitions.keys().rfind(same).cloned() {
+            definitions.insert(list, definitions[&other].clone());
+        }
     }
 }

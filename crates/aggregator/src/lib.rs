@@ -14,6 +14,7 @@ mod api_service;
 mod autoregister;
 mod availability_metrics;
 mod backoff;
+mod byte_ranges;
 mod discovery;
 mod discovery_documents;
 mod discovery_manager;

@@ -25,7 +25,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::{
     DiscoveryDocuments, DocumentRequest, DocumentResponse, OpenApi, Registration,
-    remote_server::RemoteServer,
+    byte_ranges::serve_content, remote_server::RemoteServer,
 };
 
 /// The aggregator: its documents are replaced whole when the table of served kinds changes.
@@ -158,6 +158,7 @@ impl Aggregator {
         record: &AuditRecord,
     ) -> Option<Result<Response<Body>, ApiError>> {
         let (method, headers) = (request.method(), request.headers());
+        let mut has_ranges = false;
         let answer = match self.discovery(path, request.uri().query(), headers) {
             Some(answer) => {
                 if record.wants_response_object() {
@@ -165,7 +166,10 @@ impl Aggregator {
                 }
                 answer
             }
-            None => self.openapi(path, request.uri().query(), headers).await?,
+            None => {
+                has_ranges = true;
+                self.openapi(path, request.uri().query(), headers).await?
+            }
         };
         // Compat: what is about groups or custom resources, and OpenAPI, answers a POST like a GET.
         let documents = self.documents.load();
@@ -173,7 +177,11 @@ impl Aggregator {
         if *method != Method::GET && is_read_only {
             return Some(Err(ApiError::MethodNotAllowed));
         }
-        Some(answer.map(response))
+        Some(answer.map(|answer| {
+            let body = answer.body.clone();
+            let response = response(answer);
+            if has_ranges { serve_content(headers, response, &body) } else { response }
+        }))
     }
 
     /// Records a document in its event: as JSON, whatever the client gets.
@@ -334,10 +342,13 @@ fn response(answer: DocumentResponse) -> Response<Body> {
     set(CONTENT_TYPE, Some(answer.content_type));
     set(ETAG, answer.etag.as_deref());
     set(CACHE_CONTROL, answer.cache_control);
-    set(VARY, answer.vary);
     set(LAST_MODIFIED, answer.last_modified.as_deref());
     set(EXPIRES, answer.expires.as_deref());
     set(LOCATION, answer.location.as_deref());
+    // Compat: a line for each.
+    for name in answer.vary.into_iter().flat_map(|vary| vary.split(", ")) {
+        headers.append(VARY, HeaderValue::from_static(name));
+    }
     response
 }
 

@@ -1,6 +1,6 @@
 //! Kubernetes' own descriptions of types and fields, which `kubectl explain` shows.
 //!
-//! They come from the crate k8s-openapi at build time and are embedded compressed. They are
+//! They come from the crates k8s-openapi and k8s-pb at build time and are embedded compressed. They are
 //! decompressed to render OpenAPI documents, and dropped afterwards.
 
 use std::borrow::Cow;
@@ -36,8 +36,8 @@ impl Descriptions {
         Self { text, records }
     }
 
-    /// Lists are missing from the crate, because one generic type stands for all of them: this is what
-    /// a definition is a list of.
+    /// What a definition is a list of. k8s-openapi has one generic type for all lists, and k8s-pb none of kinds
+    /// that are newer than it.
     fn item_of<'a>(&self, list: &'a str) -> Option<(&'a str, Description<'_>)> {
         let item = list.strip_suffix("List")?;
         Some((item, self.known(item)?))
@@ -66,15 +66,18 @@ impl Describe for Descriptions {
 
     /// What a field of a definition is.
     fn field(&self, definition: &str, field: &str) -> Option<Cow<'_, str>> {
-        if let Some(known) = self.known(definition) {
-            return known.field(field).map(Cow::Borrowed);
+        let known = self.known(definition);
+        if let Some(text) = known.as_ref().and_then(|known| known.field(field)) {
+            return Some(Cow::Borrowed(text));
         }
-        let (item, known) = self.item_of(definition)?;
+        let (item, item_known) = self.item_of(definition)?;
         match field {
+            // Lists have them in common with what they are a list of; protobuf has neither.
+            "kind" | "apiVersion" => item_known.field(field).map(Cow::Borrowed),
+            _ if known.is_some() => None,
             "items" => Some(Cow::Owned(format!("The {} objects of the list.", kind(item)))),
             "metadata" => Some(Cow::Borrowed("The metadata of the list.")),
-            // Lists have `kind` and `apiVersion` in common with what they are a list of.
-            field => known.field(field).map(Cow::Borrowed),
+            _ => None,
         }
     }
 }
@@ -111,8 +114,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_definition_of_the_crate_is_there() {
-        assert_eq!(Descriptions::load().records.len(), 683);
+    fn every_definition_of_both_crates_is_there() {
+        assert_eq!(Descriptions::load().records.len(), 849);
     }
 
     #[test]
@@ -127,18 +130,30 @@ mod tests {
     #[test]
     fn types_and_fields_are_described() {
         let descriptions = Descriptions::load();
-        let pod = "io.k8s.api.core.v1.Pod";
-        let pods = "io.k8s.api.core.v1.PodList";
+        let core = |name: &str| format!("io.k8s.api.core.v1.{name}");
+        let meta = |name: &str| format!("io.k8s.apimachinery.pkg.apis.meta.v1.{name}");
+        let text = |name: String| descriptions.definition(&name);
+        let field = |name: String, field: &str| descriptions.field(&name, field);
+        // The first is of a kind that k8s-pb has in another version, the second of one that it does not have.
+        let rules = "io.k8s.api.resource.v1beta2.DeviceTaintRuleList".to_owned();
+        let requests = || "io.k8s.api.resource.v1alpha3.ResourcePoolStatusRequestList".to_owned();
         let cases = [
-            (descriptions.definition(pod), Some("Pod is a collection of containers")),
-            (descriptions.field(pod, "spec"), Some("Specification of the desired behavior")),
-            (descriptions.field(pod, "nope"), None),
-            (descriptions.definition(pods), Some("PodList is a list of Pod objects.")),
-            (descriptions.field(pods, "items"), Some("The Pod objects of the list.")),
-            (descriptions.field(pods, "kind"), Some("Kind is a string value")),
-            (descriptions.field(pods, "nope"), None),
-            (descriptions.definition("io.k8s.api.core.v1.Nope"), None),
-            (descriptions.definition("io.k8s.api.core.v1.NopeList"), None),
+            (text(core("Pod")), Some("Pod is a collection of containers")),
+            (field(core("Pod"), "spec"), Some("Specification of the desired behavior")),
+            (field(core("Pod"), "nope"), None),
+            (text(core("PodList")), Some("PodList is a list of Pods.")),
+            (field(core("PodList"), "items"), Some("List of pods.")),
+            (field(core("PodList"), "kind"), Some("Kind is a string value")),
+            (field(core("PodList"), "nope"), None),
+            (field(rules, "items"), Some("Items is the list of DeviceTaintRules.")),
+            (text(requests()), Some("ResourcePoolStatusRequestList is a list of")),
+            (field(requests(), "items"), Some("The ResourcePoolStatusRequest objects")),
+            (field(requests(), "kind"), Some("Kind is a string value")),
+            (field(meta("ListOptions"), "limit"), Some("limit is a maximum number of")),
+            (field(meta("PatchOptions"), "force"), Some("Force is going to \"force\"")),
+            (field(core("PodLogOptions"), "insecureSkipTLSVerifyBackend"), Some("insecureSkip")),
+            (text(core("Nope")), None),
+            (text(core("NopeList")), None),
         ];
         for (found, beginning) in cases {
             match beginning {
@@ -149,5 +164,19 @@ mod tests {
                 None => assert_eq!(found, None),
             }
         }
+    }
+
+    /// Lines are joined, paragraphs and indentation stay, and neither instructions for generators nor
+    /// prost's links are left.
+    #[test]
+    fn comments_of_go_are_texts_of_openapi() {
+        let descriptions = Descriptions::load();
+        let options = "io.k8s.apimachinery.pkg.apis.meta.v1.ListOptions";
+        let field = |name| descriptions.field(options, name).unwrap_or_default();
+        let version = field("resourceVersion");
+        assert!(version.contains(" See https://kubernetes.io/docs/"), "{version}");
+        assert!(version.ends_with(" for details.\n\nDefaults to unset"), "{version}");
+        let events = field("sendInitialEvents");
+        assert!(events.contains(" = NotOlderThan\n  is interpreted as"), "{events}");
     }
 }

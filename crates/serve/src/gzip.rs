@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use codec::gzip::{self, GzipWriter};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, VARY};
-use http::{HeaderMap, HeaderValue, Response};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use crate::body::{Body, BoxError, ChunkSource, Chunks, PooledChunks, Source};
 use crate::cpu_pool::CpuPool;
@@ -15,7 +15,10 @@ use crate::cpu_pool::CpuPool;
 ///
 /// The work is done on the pool: a megabyte takes as long as a thousand small requests.
 pub async fn compress(accepted: bool, response: Response<Body>, pool: &CpuPool) -> Response<Body> {
-    if !accepted || response.headers().contains_key(CONTENT_ENCODING) {
+    let headers = response.headers();
+    // A part of a document is that of the document as it is: compressed, it could not be joined with others.
+    let is_part = response.status() == StatusCode::PARTIAL_CONTENT;
+    if !accepted || is_part || headers.contains_key(CONTENT_ENCODING) {
         return response;
     }
     let (mut head, mut body) = response.into_parts();
@@ -23,7 +26,9 @@ pub async fn compress(accepted: bool, response: Response<Body>, pool: &CpuPool) 
     body.set_source(source);
     if compressed {
         head.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        head.headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+        if !head.headers.get_all(VARY).iter().any(|vary| vary == "Accept-Encoding") {
+            head.headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+        }
         head.headers.remove(CONTENT_LENGTH);
     }
     Response::from_parts(head, body)
@@ -250,6 +255,22 @@ mod tests {
         let response = compressed(is_accepted(&request("gzip")), response).await;
         assert_eq!(response.headers()[CONTENT_ENCODING], "br");
         assert!(!response.headers().contains_key(VARY));
+    }
+
+    #[tokio::test]
+    async fn a_part_stays_as_it_is_and_vary_has_no_line_twice() {
+        let response = |code: StatusCode| {
+            let response = Response::builder().status(code).header(VARY, "Accept-Encoding");
+            response.body(Body::full(text(200_000))).expect("valid response")
+        };
+        for (code, encoding) in
+            [(StatusCode::OK, Some("gzip")), (StatusCode::PARTIAL_CONTENT, None)]
+        {
+            let response = compressed(is_accepted(&request("gzip")), response(code)).await;
+            let found = response.headers().get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
+            assert_eq!(found, encoding.map(str::as_bytes), "{code}");
+            assert_eq!(response.headers().get_all(VARY).iter().count(), 1, "{code}");
+        }
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use meta::Str;
 
-use super::Describe;
+use super::{Describe, meta_v1};
 use crate::{Node, NodeType};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,9 @@ pub struct Param {
     pub location: ParamLocation,
     /// `string`, `integer` or `boolean`.
     pub kind: &'static str,
+    /// The definition of the options that it is a field of, which says what it means.
+    pub options: Option<Str>,
+    /// What it means, if the options don't say.
     pub description: Cow<'static, str>,
 }
 
@@ -28,6 +31,7 @@ impl Param {
             name: Str::new_static(name),
             location: ParamLocation::Path,
             kind: "string",
+            options: None,
             description: description.into(),
         }
     }
@@ -40,12 +44,18 @@ impl Param {
             name: Str::new_static(name),
             location: ParamLocation::Query,
             kind,
+            options: None,
             description: Cow::Borrowed(description),
         }
     }
 
+    /// One of them that is a field of a type of `meta/v1`: `ListOptions`.
+    pub(super) fn option(options: &str, name: &str) -> Self {
+        Self { options: Some(meta_v1(options)), ..Self::query(name) }
+    }
+
     /// A parameter that is a field of an options type; `None` if it can't be given in a query.
-    pub(super) fn of_field(name: &Str, node: &Node) -> Option<Self> {
+    pub(super) fn of_field(options: &Str, name: &Str, node: &Node) -> Option<Self> {
         // A list is given by naming the parameter several times.
         let node = if let NodeType::List(item, _) = &node.kind { item } else { node };
         let kind = match node.kind {
@@ -56,16 +66,14 @@ impl Param {
         };
         let described = OPTIONS.iter().find(|(known, _)| known == name);
         let description = Cow::Borrowed(described.map_or("", |(_, description)| *description));
-        Some(Self { name: name.clone(), location: ParamLocation::Query, kind, description })
+        let (name, options) = (name.clone(), Some(options.clone()));
+        Some(Self { name, location: ParamLocation::Query, kind, options, description })
     }
 
-    /// What the parameter means: as the field of DeleteOptions, where it is one of them. The texts are the same,
-    /// `dryRun` in other options included.
+    /// What the parameter means.
     pub(super) fn described<'a>(&'a self, describe: &'a dyn Describe) -> Cow<'a, str> {
-        let options = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
-        let is_query = self.location == ParamLocation::Query;
-        let known = DELETE.contains(&self.name.as_str()) && is_query;
-        let text = known.then(|| describe.field(options, &self.name)).flatten();
+        let options = self.options.as_ref();
+        let text = options.and_then(|options| describe.field(options, &self.name));
         text.unwrap_or(Cow::Borrowed(&self.description))
     }
 

@@ -230,12 +230,28 @@ impl Writer<'_> {
     /// Moves a parameter to those that are written once. The name has a hash of the content, because
     /// several parameters have the same name.
     fn share(&mut self, name: &str, param: &Value) -> Value {
-        let key = format!("{name}-{}", hash(json::to_string(param).as_bytes()));
+        let key = format!("{name}-{}", hash(go_json(param).as_bytes()));
         let reference = value!({"$ref": (format!("#/parameters/{key}"))});
         let encode = || self.encoding.encode(param, &Message::Parameter);
         self.shared.entry(Str::from(key)).or_insert_with(encode);
         reference
     }
+}
+
+/// A parameter as Go writes it. Compat: the names of shared parameters are hashes of this text, in which members
+/// have the order of Go's struct.
+fn go_json(param: &Value) -> String {
+    let order = ["uniqueItems", "type", "description", "name", "in", "required", "schema"];
+    debug_assert!(
+        param
+            .as_object()
+            .is_some_and(|param| { param.iter().all(|(name, _)| order.contains(&name.as_str())) })
+    );
+    let members = order.iter().filter_map(|name| {
+        let value = param.get(name)?;
+        Some(format!("\"{name}\":{}", json::to_string(value)))
+    });
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
 /// Eight characters of base64, made of 48 bits of FNV-1.
@@ -285,6 +301,27 @@ mod tests {
         assert!(names(&again).contains(&"A_v2".to_owned()), "{again:?}");
         let other = with_free_names(part("number"), &known, json);
         assert!(names(&other).contains(&"A_v3".to_owned()), "{other:?}");
+    }
+
+    #[test]
+    fn parameters_are_hashed_as_go_writes_them() {
+        let body = value!({
+            "in": "body",
+            "name": "body",
+            "required": true,
+            "schema": {"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.Patch"},
+        });
+        let path = value!({
+            "description": "path to the resource",
+            "in": "path",
+            "name": "path",
+            "required": true,
+            "type": "string",
+            "uniqueItems": true,
+        });
+        for (param, expected) in [(body, "78PwaGsr"), (path, "z6Ciiujn")] {
+            assert_eq!(hash(go_json(&param).as_bytes()), expected);
+        }
     }
 
     #[test]

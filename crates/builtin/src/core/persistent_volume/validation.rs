@@ -318,7 +318,8 @@ pub(crate) fn validate_update(volume: &Value, old: &Value, errors: &mut FieldErr
     mode.immutable(&old_spec.get("volumeMode"), errors);
     let affinity = root.get("nodeAffinity").with(spec.value_at(&["nodeAffinity"]));
     let before = old_spec.get("nodeAffinity");
-    if before.is_set() && with_ga_labels(affinity.value()) != with_ga_labels(before.value()) {
+    let masked = with_old_labels(affinity.value(), before.value());
+    if before.is_set() && masked.as_ref() != before.value() {
         let why = "field is immutable, except for updating from beta label to GA";
         let shown = go_json::compact("*VolumeNodeAffinity", affinity.value());
         affinity.invalid_shown(errors, &shown, why);
@@ -329,23 +330,38 @@ pub(crate) fn validate_update(volume: &Value, old: &Value, errors: &mut FieldErr
     }
 }
 
-/// Labels that have another name now stand for the same.
-fn with_ga_labels(affinity: Option<&Value>) -> Option<Value> {
+/// A node affinity with the labels of the old one, where those have become GA.
+fn with_old_labels(affinity: Option<&Value>, old: Option<&Value>) -> Option<Value> {
     let mut affinity = affinity?.clone();
-    let terms = affinity.at_mut(&["required", "nodeSelectorTerms"]).and_then(Value::as_array_mut);
-    for term in terms.into_iter().flatten() {
-        let expressions = term.get_mut("matchExpressions").and_then(Value::as_array_mut);
-        for expression in expressions.into_iter().flatten() {
-            let now = match expression.str_at(&["key"]) {
-                "failure-domain.beta.kubernetes.io/zone" => "topology.kubernetes.io/zone",
-                "failure-domain.beta.kubernetes.io/region" => "topology.kubernetes.io/region",
-                "beta.kubernetes.io/os" => "kubernetes.io/os",
-                "beta.kubernetes.io/arch" => "kubernetes.io/arch",
-                "beta.kubernetes.io/instance-type" => "node.kubernetes.io/instance-type",
-                _ => continue,
-            };
-            expression.set_at(&["key"], now);
+    let terms = |value: &Value| value.items_at(&["required", "nodeSelectorTerms"]).to_vec();
+    let old_terms = old.map(terms).unwrap_or_default();
+    let new_terms = affinity.at_mut(&["required", "nodeSelectorTerms"]);
+    let new_terms = new_terms.and_then(Value::as_array_mut).into_iter().flatten();
+    for (term, old_term) in new_terms.zip(&old_terms) {
+        for list in ["matchExpressions", "matchFields"] {
+            let requirements = term.get_mut(list).and_then(Value::as_array_mut);
+            let requirements = requirements.into_iter().flatten();
+            for (requirement, old) in requirements.zip(old_term.items_at(&[list])) {
+                let old_key = old.str_at(&["key"]);
+                if requirement.str_at(&["key"]) == ga_label(old_key) {
+                    requirement.set_at(&["key"], old_key);
+                }
+            }
         }
     }
     Some(affinity)
+}
+
+/// The label that has replaced another.
+///
+/// Compat: none is an empty one, so that a key may also be removed, as in kube-apiserver.
+fn ga_label(label: &str) -> &'static str {
+    match label {
+        "failure-domain.beta.kubernetes.io/zone" => "topology.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region" => "topology.kubernetes.io/region",
+        "beta.kubernetes.io/os" => "kubernetes.io/os",
+        "beta.kubernetes.io/arch" => "kubernetes.io/arch",
+        "beta.kubernetes.io/instance-type" => "node.kubernetes.io/instance-type",
+        _ => "",
+    }
 }

@@ -183,8 +183,9 @@ impl PortOperation {
     /// Any port that is free.
     pub(crate) async fn allocate_next(&mut self) -> Result<i64, String> {
         let port = if self.dry_run {
-            // Compat: a dry run looks for nothing and counts on from here.
-            self.allocated.iter().max().map_or(32769, |max| max.saturating_add(1))
+            // Compat: a dry run looks for nothing and counts on from here, or from 0 if the client gave
+            // a negative port.
+            self.allocated.iter().max().map_or(32769, |max| (*max).max(0).saturating_add(1))
         } else {
             let taken = self.ports.take_any().await;
             metrics::port_allocated(Scope::Dynamic, taken.is_ok());
@@ -285,6 +286,16 @@ mod tests {
         assert!(other.allocate(30000).await.is_err());
         ports.release(vec![30000]).await;
         assert_eq!(other.allocate(30000).await, Ok(()));
+    }
+
+    /// Compat: kube-apiserver answers 1, and 2 for the next port.
+    #[tokio::test]
+    async fn a_dry_run_counts_from_zero_after_a_negative_port() {
+        let ports = Arc::new(NodePorts::new(30000, 30000));
+        let mut dry = PortOperation::new(ports, true);
+        assert_eq!(dry.allocate(-1).await, Ok(()));
+        let counted = (dry.allocate_next().await, dry.allocate_next().await);
+        assert_eq!(counted, (Ok(1), Ok(2)));
     }
 
     #[tokio::test]

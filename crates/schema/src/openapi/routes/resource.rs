@@ -164,7 +164,7 @@ impl PathBuilder<'_> {
                 let verb = if watches { "list or watch" } else { "list" };
                 format!("{verb} objects of kind {}", self.kind())
             },
-            params: query(LIST),
+            params: query("ListOptions", LIST),
             produces: STREAM.to_vec(),
             responses: vec![ok(Content::Definition(list.clone()))],
             ..operation("list", &self.resource.kind)
@@ -188,7 +188,7 @@ impl PathBuilder<'_> {
                     self.kind()
                 )
             },
-            params: query(LIST),
+            params: query("ListOptions", LIST),
             produces: STREAM.to_vec(),
             responses: vec![ok(Content::Definition(meta_v1("WatchEvent")))],
             ..operation(action, &self.resource.kind)
@@ -200,7 +200,7 @@ impl PathBuilder<'_> {
             method: "post",
             id: format!("create{}{}", self.names.id, self.scoped(subresource)),
             description: self.describe("create", subresource),
-            params: query(CREATE),
+            params: query("CreateOptions", CREATE),
             body: Some((object.clone(), true)),
             responses: responses(&[200, 201, 202], object),
             ..operation("post", kind)
@@ -212,7 +212,11 @@ impl PathBuilder<'_> {
             method: "get",
             id: format!("read{}{}", self.names.id, self.scoped(subresource)),
             description: self.describe_existing("read", subresource),
-            params: self.custom.map(|_| Param::query("resourceVersion")).into_iter().collect(),
+            params: self
+                .custom
+                .map(|_| Param::option("GetOptions", "resourceVersion"))
+                .into_iter()
+                .collect(),
             responses: vec![ok(content)],
             ..operation("get", kind)
         }
@@ -232,7 +236,7 @@ impl PathBuilder<'_> {
             method: "put",
             id: format!("replace{}{}", self.names.id, self.scoped(subresource)),
             description: self.describe_existing("replace", subresource),
-            params: query(CREATE),
+            params: query("UpdateOptions", CREATE),
             body: Some((object.clone(), true)),
             responses: responses(&[200, 201], object),
             ..operation("put", kind)
@@ -244,7 +248,7 @@ impl PathBuilder<'_> {
             method: "patch",
             id: format!("patch{}{}", self.names.id, self.scoped(subresource)),
             description: self.describe_existing("partially update", subresource),
-            params: query(PATCH),
+            params: query("PatchOptions", PATCH),
             body: Some((meta_v1("Patch"), true)),
             consumes: &PATCHES,
             // Compat: an apply may also create a custom resource, but the 201 is not documented.
@@ -260,7 +264,7 @@ impl PathBuilder<'_> {
             method: "delete",
             id: format!("delete{}{}", self.names.id, self.scoped("")),
             description: self.describe("delete", ""),
-            params: query(DELETE),
+            params: query("DeleteOptions", DELETE),
             body: Some((meta_v1("DeleteOptions"), false)),
             responses: responses(&[200, 202], &answered),
             ..operation("delete", &self.resource.kind)
@@ -270,9 +274,10 @@ impl PathBuilder<'_> {
     fn delete_collection(&self) -> Operation {
         // Compat: custom resources document the options of a list instead of those of a deletion.
         let (params, body) = match self.custom {
-            Some(_) => (query(LIST), None),
+            Some(_) => (query("ListOptions", LIST), None),
             None => {
-                let params = query(DELETE.into_iter().chain(select()));
+                let mut params = query("DeleteOptions", DELETE);
+                params.extend(query("ListOptions", select()));
                 (params, Some((meta_v1("DeleteOptions"), false)))
             }
         };
@@ -303,7 +308,10 @@ impl PathBuilder<'_> {
                 operation.produces = CUSTOM.to_vec();
             }
             if path.contains("{name}") {
-                operation.params.push(Param::path("name", format!("name of the {}", self.kind())));
+                // Compat: of the kind that the operation is about, which is not that of the object for `scale`.
+                let kind =
+                    operation.action.as_ref().map_or(self.kind(), |action| &action.kind.kind);
+                operation.params.push(Param::path("name", format!("name of the {kind}")));
             }
             if path.contains("{namespace}") {
                 operation.params.push(Param::path("namespace", "the namespace"));
@@ -367,10 +375,10 @@ impl PathBuilder<'_> {
 
     /// The fields of an options type, as parameters.
     fn option_params(&self, options: TypeId) -> Vec<Param> {
-        let fields = &self.routes.schema.get(options).fields;
-        let given =
-            fields.iter().filter(|field| !["kind", "apiVersion"].contains(&field.name.as_str()));
-        given.filter_map(|field| Param::of_field(&field.name, &field.node)).collect()
+        let options = self.routes.schema.get(options);
+        let fields = options.fields.iter();
+        let given = fields.filter(|field| !["kind", "apiVersion"].contains(&field.name.as_str()));
+        given.filter_map(|field| Param::of_field(&options.name, &field.name, &field.node)).collect()
     }
 }
 
@@ -384,8 +392,9 @@ fn operation(action: &'static str, kind: &GroupVersionKind) -> Operation {
     }
 }
 
-fn query(names: impl IntoIterator<Item = &'static str>) -> Vec<Param> {
-    names.into_iter().map(Param::query).collect()
+/// Fields of a type of options, as parameters.
+fn query(options: &str, names: impl IntoIterator<Item = &'static str>) -> Vec<Param> {
+    names.into_iter().map(|name| Param::option(options, name)).collect()
 }
 
 fn responses(codes: &[u16], definition: &Str) -> Vec<Response> {
