@@ -46,12 +46,16 @@ pub(crate) fn serve_content(
         return whole;
     };
     match ranges(wanted, body.len()) {
-        Ok(ranges) if ranges.iter().map(Range::len).sum::<usize>() > body.len() => whole,
-        Ok(ranges) => match &ranges[..] {
-            [] => whole,
-            [one] => part(whole, body, one.clone()),
-            several => parts(whole, body, several),
-        },
+        Ok(ranges) => {
+            let bytes: usize = ranges.iter().map(Range::len).sum();
+            match &ranges[..] {
+                [] => whole,
+                _ if bytes > body.len() => whole,
+                [one] => part(whole, body, one.clone()),
+                several if bytes <= PARTS_BYTES_MAX => parts(whole, body, several),
+                _ => whole,
+            }
+        }
         Err(problem) => refused(&whole, body.len(), problem),
     }
 }
@@ -142,6 +146,9 @@ fn ranges(header: &str, size: usize) -> Result<Vec<Range<usize>>, Refusal> {
 /// A request for more gets the whole. Each range costs more bytes in the response than in the request, and Go counts
 /// the bytes of the document only.
 const RANGES_MAX: usize = 100;
+
+/// Several ranges of more bytes get the whole as well, which is shared by all clients: parts are a copy for each.
+const PARTS_BYTES_MAX: usize = 64 * 1024;
 
 fn content_range(range: &Range<usize>, size: usize) -> String {
     // Compat: the last byte of an empty range is the one before its first.
@@ -298,6 +305,20 @@ mod tests {
              Content-Range: bytes 4-5/10\r\nContent-Type: text/x\r\n\r\n45\r\n--{boundary}--\r\n"
         );
         assert_eq!(full(response.into_body()).await, expected.as_bytes());
+    }
+
+    #[test]
+    fn large_parts_are_not_copied() {
+        let document = Bytes::from(vec![b'x'; 3 * PARTS_BYTES_MAX]);
+        let half = PARTS_BYTES_MAX / 2;
+        let answered = |second: usize| {
+            let range = format!("bytes=0-{},{}-{}", half - 1, 2 * half, 2 * half + second - 1);
+            let range = HeaderValue::from_str(&range).expect("ASCII");
+            let request = HeaderMap::from_iter([(RANGE, range)]);
+            serve_content(&request, whole(), &document).status()
+        };
+        assert_eq!(answered(half), StatusCode::PARTIAL_CONTENT);
+        assert_eq!(answered(half + 1), StatusCode::OK);
     }
 
     fn body() -> Bytes {
