@@ -50,8 +50,12 @@ impl<'a> FieldsV1<'a> {
             })
     }
 
-    /// [`Set::intersection`].
+    /// [`Set::intersection`], which walks over the smaller of the two as well: there may be as many managers as there
+    /// are changed fields.
     pub(super) fn intersection(self, other: &Set) -> Set {
+        if self.0.len() < other.members.len().max(other.children.len()) {
+            return self.few_of(other);
+        }
         let mut key = String::new();
         let members = other.members.iter().filter(|element| self.has_member(element, &mut key));
         let members = members.cloned().collect();
@@ -60,6 +64,27 @@ impl<'a> FieldsV1<'a> {
             (!child.is_empty()).then(|| (element.clone(), child))
         });
         Set { members, children: children.collect() }
+    }
+
+    /// The intersection with a larger set.
+    fn few_of(self, other: &Set) -> Set {
+        let mut found = Set::default();
+        for (key, below) in self.0.iter() {
+            let Ok(Some(element)) = PathElement::decode(key) else { continue };
+            if let (Some(below), Some(theirs)) = (Self::below(below), other.child(&element)) {
+                let child = below.intersection(theirs);
+                if !child.is_empty() {
+                    found.children.push((element.clone(), child));
+                }
+            }
+            if is_member(below) && other.has_member(&element) {
+                found.members.push(element);
+            }
+        }
+        // Keys are sorted by their text, which is another order than that of numbers.
+        found.members.sort();
+        found.children.sort_by(|a, b| a.0.cmp(&b.0));
+        found
     }
 
     /// Whether there is something below a value that is owned as a whole: then the set has to be reconciled with
@@ -106,8 +131,7 @@ impl<'a> FieldsV1<'a> {
     }
 
     fn has_member(self, element: &PathElement, key: &mut String) -> bool {
-        let found = self.find(element, key).and_then(Value::as_object);
-        found.is_some_and(|below| below.is_empty() || below.get(".").is_some())
+        self.find(element, key).is_some_and(is_member)
     }
 
     fn child(self, element: &PathElement, key: &mut String) -> Option<Self> {
@@ -117,6 +141,11 @@ impl<'a> FieldsV1<'a> {
     fn below(fields: &'a Value) -> Option<Self> {
         fields.as_object().filter(|below| !below.is_empty()).map(Self)
     }
+}
+
+/// Whether a path element is in the set itself, by what is below it.
+fn is_member(below: &Value) -> bool {
+    below.as_object().is_some_and(|below| below.is_empty() || below.get(".").is_some())
 }
 
 /// Whether the fields are written as [`Set::to_value`] would write them. `spelling` is a buffer.
