@@ -18,6 +18,8 @@ const SPAWNS: &[(&str, usize, &str)] = &[
     ("serve/src/logs.rs", 1, AWAITED),
     ("serve/src/pki.rs", 1, AWAITED),
     ("serve/src/pki/files.rs", 1, AWAITED),
+    ("pintle/src/post_start_hooks.rs", 1, "a part of a hook, which awaits it and panics with it"),
+    ("pintle/src/servers/config.rs", 1, "files of keys, awaited before the port opens"),
     ("serve/src/profile.rs", 1, AWAITED),
     ("serve/src/tls.rs", 1, AWAITED),
     // Of one connection or one request: it ends with them, and a panic costs no other.
