@@ -311,7 +311,9 @@ fn expired(error: StoreError, start: &Continue) -> ApiError {
     }
 }
 
-fn by_name_or_index(
+/// The entries of the one name, or of the value of the indexed field, that the selection asks for. Those of other
+/// namespaces may be among them.
+pub(crate) fn by_name_or_index(
     storage: &Storage,
     namespace: &str,
     selection: &Selection,

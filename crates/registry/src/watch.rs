@@ -41,19 +41,24 @@ pub(crate) async fn watch(request: &ResourceRequest<'_>) -> Result<ResourceRespo
     let began = Instant::now();
     let started = start(request, storage, &options, &selection).await?;
     streamed?;
+    let namespace = &request.info.namespace;
     let stream = match started {
         Start::Watching { initial, watcher } => WatchResponse {
             start_revision: watcher.seen(),
-            prefix: storage.key_prefix(&request.info.namespace).to_string(),
+            prefix: storage.key_prefix(namespace).to_string(),
             frames,
-            selection,
             watcher,
             timeout_timer,
             sends_initial_events_end: options.allow_watch_bookmarks
                 && options.send_initial_events == Some(true),
             sends_final_bookmark: options.allow_watch_bookmarks && timeout > SHORT_WATCH,
             ready: VecDeque::new(),
-            initial: initial.map(|snapshot| Initial { snapshot, after: None }),
+            initial: initial.map(|snapshot| {
+                let candidates =
+                    list::by_name_or_index(storage, namespace, &selection, &snapshot, true);
+                Initial { snapshot, candidates: candidates.map(VecDeque::from), after: None }
+            }),
+            selection,
             preparing: None,
             began,
             scope: WatchScope::of(request.info),
@@ -192,7 +197,35 @@ enum PreparedWork {
 
 struct Initial {
     snapshot: Arc<Snapshot>,
+    /// The objects of the name or of the indexed field that is watched. Without them the snapshot is
+    /// searched: each of 5 000 kubelets would look at all pods to find its own.
+    candidates: Option<VecDeque<Arc<Entry>>>,
     after: Option<meta::Str>,
+}
+
+impl Initial {
+    /// The next entries that may match, if there are more.
+    fn next_page(&mut self, prefix: &str) -> Option<Vec<Arc<Entry>>> {
+        let mut page: Vec<Arc<Entry>> = match &self.candidates {
+            Some(entries) => entries.iter().take(INITIAL_ENTRIES).cloned().collect(),
+            None => self.snapshot.page(prefix, self.after.as_deref(), INITIAL_ENTRIES),
+        };
+        // Encoding is made here, so a page of large objects is cut short.
+        let mut bytes = 0;
+        let fits = page.iter().take_while(|entry| {
+            let fits = bytes < INITIAL_BYTES;
+            bytes += entry.json.len();
+            fits
+        });
+        page.truncate(fits.count());
+        if let Some(entries) = &mut self.candidates {
+            entries.drain(..page.len());
+        }
+        self.after = Some(page.last()?.key.clone());
+        // The indexed field may have the same value in other namespaces.
+        page.retain(|entry| entry.key.starts_with(prefix));
+        Some(page)
+    }
 }
 
 /// Implemented by hand: it is polled for every event of every watcher, and must neither move the
@@ -355,24 +388,8 @@ impl WatchResponse {
     /// Sends the next part of the initial events, and the bookmark after the last one.
     fn send_initial(&mut self) {
         let Some(initial) = &mut self.initial else { return };
-        let mut page =
-            initial.snapshot.page(&self.prefix, initial.after.as_deref(), INITIAL_ENTRIES);
-        let revision = initial.snapshot.revision;
-        // Encoding is made here, so a page of large objects is cut short.
-        let mut bytes = 0;
-        let fits = page.iter().take_while(|entry| {
-            let fits = bytes < INITIAL_BYTES;
-            bytes += entry.json.len();
-            fits
-        });
-        page.truncate(fits.count());
-        if let Some(last) = page.last() {
-            initial.after = Some(last.key.clone());
-            if let Some(storage) = &self.frames.kind().storage {
-                let counter = &storage.cache.read_metrics().initial_events;
-                counter.fetch_add(page.len() as u64, Ordering::Relaxed);
-            }
-        } else {
+        let Some(page) = initial.next_page(&self.prefix) else {
+            let revision = initial.snapshot.revision;
             self.initial = None;
             if self.sends_initial_events_end {
                 let metrics = &self.frames.kind().watch_metrics;
@@ -380,6 +397,11 @@ impl WatchResponse {
                 let frame = self.frames.bookmark(revision, true);
                 self.push(frame);
             }
+            return;
+        };
+        if let Some(storage) = &self.frames.kind().storage {
+            let counter = &storage.cache.read_metrics().initial_events;
+            counter.fetch_add(page.len() as u64, Ordering::Relaxed);
         }
         let matching = page.iter().filter(|entry| self.selection.matches(entry));
         if self.frames.kind().is_remote() {

@@ -36,7 +36,7 @@ pub(super) fn all(
                 schema: schema.clone(),
                 ttl: None,
                 fields: fields.iter().copied().map(Str::new_static).collect(),
-                index: None,
+                index: fields.first().copied().map(Str::new_static),
                 custom: false,
                 from_store: false,
                 codec: Arc::new(AsJson),
