@@ -13,9 +13,9 @@ mod objects;
 mod stats;
 
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use tokio::task::LocalSet;
 
 use crate::args::{ClusterArgs, ServerArgs};
@@ -69,6 +69,7 @@ async fn simulate(args: &ClusterArgs, server: &ServerArgs) -> Result<()> {
             server.name, args.load.pods_per_node
         );
         objects.grow(&cluster, nodes).await?;
+        let began = Instant::now();
         node::start(&cluster, objects.started..nodes).await?;
         objects.started = nodes;
         if stage == 0 {
@@ -76,6 +77,12 @@ async fn simulate(args: &ClusterArgs, server: &ServerArgs) -> Result<()> {
         }
         cluster.stats.set_nodes(nodes);
         // What the new nodes list and watch at first is not part of the steady load.
+        while cluster.stats.starting() > 0 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let left = cluster.stats.starting();
+            ensure!(began.elapsed() < START_TIMEOUT, "{left} watches have no initial events");
+        }
+        let started = began.elapsed();
         tokio::time::sleep(WARM_UP).await;
         cluster.stats.restart();
         let probe = Probe::begin(&server.pids);
@@ -83,6 +90,10 @@ async fn simulate(args: &ClusterArgs, server: &ServerArgs) -> Result<()> {
         let cost = probe.end();
         let verdict = cluster.stats.verdict();
         println!("{}", cluster.stats.report(&server.name, nodes, &cost));
+        println!(
+            "all watches of the new nodes had their initial events after {:.1} s",
+            started.as_secs_f64()
+        );
         println!("memory {}", megabytes(proc::rss_mb(&server.pids)));
         for objective in [Objective::KUBERNETES, Objective::OWN] {
             let misses = verdict.misses(objective);
@@ -112,3 +123,5 @@ fn megabytes(mb: Option<f64>) -> String {
 /// Of everything that is no node.
 const CONNECTIONS: usize = 4;
 const WARM_UP: Duration = Duration::from_secs(10);
+/// For the watches of a stage to begin.
+const START_TIMEOUT: Duration = Duration::from_mins(10);

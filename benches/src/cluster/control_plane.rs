@@ -36,6 +36,7 @@ pub(super) fn start(cluster: &Rc<Cluster>) {
     for (owner, kinds) in
         [("controller manager", &CONTROLLER_MANAGER[..]), ("scheduler", &SCHEDULER[..])]
     {
+        cluster.stats.starts();
         spawn_local(inform(cluster.clone(), owner, kinds));
     }
     spawn_local(churn(cluster.clone()));
@@ -75,6 +76,7 @@ const SCHEDULER: [&str; 7] = [
 async fn inform(cluster: Rc<Cluster>, owner: &'static str, kinds: &'static [&'static str]) {
     let Ok(client) = Client::connect(&cluster.target, 1).await else {
         eprintln!("the {owner} cannot connect");
+        cluster.stats.started();
         return;
     };
     let client = Rc::new(client);
@@ -83,8 +85,10 @@ async fn inform(cluster: Rc<Cluster>, owner: &'static str, kinds: &'static [&'st
         // Counted in the statistics.
         let _ =
             cluster.stats.timed(Work::List("by informers"), &client, &call, Keep::Nothing).await;
+        cluster.stats.starts();
         spawn_local(follow(cluster.clone(), client.clone(), format!("{kind}?")));
     }
+    cluster.stats.started();
 }
 
 /// Pods at a rate: each is created, bound, reported on four times, and deleted after a while.

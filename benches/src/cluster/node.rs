@@ -21,6 +21,7 @@ pub(super) async fn start(cluster: &Rc<Cluster>, nodes: Range<usize>) -> Result<
     for node in nodes {
         let client = Rc::new(Client::connect(&cluster.target, 1).await?);
         for path in watched(node) {
+            cluster.stats.starts();
             spawn_local(follow(cluster.clone(), client.clone(), path));
         }
         spawn_local(renew(cluster.clone(), client.clone(), node));
@@ -46,10 +47,14 @@ fn watched(node: usize) -> [String; 7] {
     ]
 }
 
-/// Watches for ever: one that the server ends is opened again.
+/// Watches for ever, beginning with the state as client-go's reflectors do: one that the server ends is opened again.
+/// The caller has counted it as one that starts.
 pub(super) async fn follow(cluster: Rc<Cluster>, client: Rc<Client>, path: String) {
-    let watch = format!("{path}watch=true&allowWatchBookmarks=true&resourceVersion=0");
+    let watch = format!(
+        "{path}watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    );
     let call = Call::get(watch).accept(PROTOBUF_STREAM);
+    let mut is_starting = true;
     loop {
         if let Ok(response) = client.open(&call).await
             && response.status().is_success()
@@ -60,11 +65,14 @@ pub(super) async fn follow(cluster: Rc<Cluster>, client: Rc<Client>, path: Strin
             while let Some(Ok(frame)) = body.frame().await {
                 let Some(data) = frame.data_ref() else { continue };
                 cluster.stats.saw(data.len());
-                moments.feed(data, |moment| {
+                let initial_events_end = moments.feed(data, |moment| {
                     if seen.insert(moment) {
                         cluster.stats.saw_event(moment);
                     }
                 });
+                if initial_events_end && std::mem::take(&mut is_starting) {
+                    cluster.stats.started();
+                }
             }
         }
         cluster.stats.watch_ended();
@@ -125,19 +133,25 @@ fn ticks(node: usize, period: Duration) -> tokio::time::Interval {
     ticks
 }
 
-/// Finds the moments that writes carry in an annotation, in a stream of protobuf or JSON.
+/// Finds the moments that writes carry in an annotation, and the end of the initial events, in a stream of protobuf.
 pub(super) struct Moments {
     protobuf: Finder<'static>,
+    initial_events_end: Finder<'static>,
     /// The end of what came before: a moment may be cut in two.
     rest: Vec<u8>,
 }
 
 impl Moments {
     pub(super) fn new() -> Self {
-        Self { protobuf: Finder::new(b"\nbench-sent\x12"), rest: Vec::new() }
+        Self {
+            protobuf: Finder::new(b"\nbench-sent\x12"),
+            initial_events_end: Finder::new(b"k8s.io/initial-events-end"),
+            rest: Vec::new(),
+        }
     }
 
-    pub(super) fn feed(&mut self, data: &[u8], mut event: impl FnMut(u64)) {
+    /// Returns whether the bookmark after the initial events is there.
+    pub(super) fn feed(&mut self, data: &[u8], mut event: impl FnMut(u64)) -> bool {
         let joined;
         let text = if self.rest.is_empty() {
             data
@@ -157,8 +171,10 @@ impl Moments {
             }
             from = begin + 1;
         }
+        let ended = self.initial_events_end.find(text).is_some();
         let keep = from.max(text.len().saturating_sub(MOMENT_BYTES_MAX));
         self.rest = text[keep..].to_vec();
+        ended
     }
 }
 
@@ -187,14 +203,17 @@ mod tests {
             entry.extend_from_slice(moment.as_bytes());
             entry
         };
+        let end = b"k8s.io/initial-events-end".to_vec();
         let stream =
-            [entry("17"), b"\"f:bench-sent\":{}".to_vec(), entry("4200"), vec![0; 50]].concat();
+            [entry("17"), b"\"f:bench-sent\":{}".to_vec(), end, entry("4200"), vec![0; 50]]
+                .concat();
         for size in [1, 2, 7, 31, 1000] {
-            let (mut moments, mut found) = (Moments::new(), Vec::new());
+            let (mut moments, mut found, mut ended) = (Moments::new(), Vec::new(), false);
             for part in stream.chunks(size) {
-                moments.feed(part, |moment| found.push(moment));
+                ended |= moments.feed(part, |moment| found.push(moment));
             }
             assert_eq!(found, [17, 4200], "cut into pieces of {size}");
+            assert!(ended, "cut into pieces of {size}");
         }
     }
 

@@ -19,6 +19,8 @@ pub(super) struct Stats {
     events: Cell<u64>,
     event_bytes: Cell<u64>,
     watches_ended: Cell<u64>,
+    /// Watches that have not had their initial events, and processes that have not begun to watch.
+    starting: Cell<usize>,
 }
 
 /// What is timed together. Lists have an objective of their own.
@@ -46,6 +48,7 @@ impl Default for Stats {
             events: Cell::default(),
             event_bytes: Cell::default(),
             watches_ended: Cell::default(),
+            starting: Cell::default(),
         }
     }
 }
@@ -59,6 +62,20 @@ impl Stats {
         self.events.set(0);
         self.event_bytes.set(0);
         self.watches_ended.set(0);
+    }
+
+    /// A watch starts, or a process that will watch.
+    pub(super) fn starts(&self) {
+        self.starting.set(self.starting.get() + 1);
+    }
+
+    /// A watch has its initial events.
+    pub(super) fn started(&self) {
+        self.starting.set(self.starting.get() - 1);
+    }
+
+    pub(super) fn starting(&self) -> usize {
+        self.starting.get()
     }
 
     pub(super) fn set_nodes(&self, nodes: usize) {
