@@ -25,6 +25,7 @@ mod reflector;
 mod ring;
 mod snapshot;
 mod timer;
+mod wake_queue;
 mod watcher;
 
 #[cfg(any(test, feature = "contract"))]

@@ -135,8 +135,23 @@ async fn watch(shared: &Shared, mut stream: WatchStream) -> StoreError {
 async fn consume(shared: &Shared, stream: &mut dyn Watch) -> (bool, StoreError) {
     let mut taken = false;
     let mut evict_at = None;
+    // When those that were woken count no longer.
+    let mut round_ends = None;
     loop {
+        let ring = shared.ring.load_full();
+        let wake_queue = ring.wake_queue();
+        if wake_queue.wake_waiting() > 0 || !wake_queue.has_waiting() {
+            round_ends = None;
+        }
+        let has_waiting = wake_queue.has_waiting();
+        if has_waiting {
+            round_ends.get_or_insert_with(|| Instant::now() + WAKE_ROUND_MAX);
+        }
         tokio::select! {
+            () = wake_queue.room(), if has_waiting => {}
+            () = sleep_until(round_ends.unwrap_or_else(Instant::now)), if has_waiting => {
+                wake_queue.begin_round();
+            }
             batch = stream.next() => {
                 let batch = match batch {
                     Ok(batch) => batch,
@@ -159,7 +174,6 @@ async fn consume(shared: &Shared, stream: &mut dyn Watch) -> (bool, StoreError) 
             }
             () = sleep_until(evict_at.unwrap_or_else(Instant::now)), if evict_at.is_some() => {
                 let now = Instant::now();
-                let ring = shared.ring.load();
                 let more = ring.evict(now, FRAMES_TTL);
                 shared.checkpoints.lock().drop_before(ring.oldest());
                 evict_at = more.then(|| now + EVICT_INTERVAL);
@@ -168,6 +182,8 @@ async fn consume(shared: &Shared, stream: &mut dyn Watch) -> (bool, StoreError) 
     }
 }
 
+/// Watchers that were woken have looked for events by then, or do not: their clients do not read.
+const WAKE_ROUND_MAX: Duration = Duration::from_millis(10);
 /// How often old events and frames are evicted while there are any.
 const EVICT_INTERVAL: Duration = Duration::from_secs(2);
 /// By then all watchers that keep up have sent the frame of an event.

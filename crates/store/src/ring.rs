@@ -7,7 +7,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::Waker;
 use std::time::Duration;
 
 use meta::Str;
@@ -15,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::wake_queue::{WakeQueue, WakerSlot};
 use crate::{Event, StoreError};
 
 /// Which events wake a watcher, when that can be decided cheaply.
@@ -62,6 +62,7 @@ pub(crate) struct Ring {
     /// Makes the reflector ask the backend for its newest revision.
     progress_wanted: Arc<Notify>,
     counters: Arc<CacheCounters>,
+    wake_queue: Arc<WakeQueue>,
 }
 
 /// Counters of a cache, across all its rings.
@@ -89,39 +90,6 @@ pub(crate) struct Bucket {
     end: AtomicU64,
     /// Lock order: never together with `queue`.
     waker_slots: Mutex<Vec<Weak<WakerSlot>>>,
-}
-
-/// Where a watcher registers its waker. It keeps the slot and the waker from event to event, so
-/// that waiting is cheap with hundreds of watchers.
-#[derive(Default)]
-pub(crate) struct WakerSlot(Mutex<Waiting>);
-
-#[derive(Default)]
-struct Waiting {
-    waker: Option<Waker>,
-    /// Whether the next events wake it. A watcher whose client does not read is woken once, not
-    /// with every event.
-    armed: bool,
-}
-
-impl WakerSlot {
-    /// Wakes `waker` when the next events arrive, once.
-    pub(crate) fn register(&self, waker: &Waker) {
-        let mut waiting = self.0.lock();
-        if !waiting.waker.as_ref().is_some_and(|waiting| waiting.will_wake(waker)) {
-            waiting.waker = Some(waker.clone());
-        }
-        waiting.armed = true;
-    }
-
-    fn wake(&self) {
-        let mut waiting = self.0.lock();
-        if std::mem::take(&mut waiting.armed)
-            && let Some(waker) = &waiting.waker
-        {
-            waker.wake_by_ref();
-        }
-    }
 }
 
 /// Events in the order of their revisions. Positions count up from an arbitrary start and stay
@@ -178,6 +146,7 @@ impl Ring {
             triggered: Mutex::default(),
             delivered: AtomicU64::new(revision),
             counters,
+            wake_queue: Arc::default(),
         }
     }
 
@@ -205,12 +174,17 @@ impl Ring {
         self.all.queue.lock().bytes
     }
 
+    /// The watchers that are to be woken. The reflector wakes those that wait.
+    pub(crate) fn wake_queue(&self) -> &Arc<WakeQueue> {
+        &self.wake_queue
+    }
+
     pub(crate) fn count_slow(&self) {
         self.counters.watchers_slow.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Appends events, publishes the revision, and wakes the watchers concerned: once each, however
-    /// many events there are.
+    /// many events there are, and in their turns if they are many.
     pub(crate) fn push(&self, events: &[Arc<Event>], revision: u64, now: Instant) {
         self.counters.received.fetch_add(events.len() as u64, Ordering::Relaxed);
         let mut touched: Vec<Arc<Bucket>> = Vec::new();
@@ -237,12 +211,12 @@ impl Ring {
             self.delivered.store(revision, Ordering::Release);
         }
         if !events.is_empty() {
-            self.all.wake();
+            self.all.wake(|slot| self.wake_queue.wake(slot));
         }
         touched.sort_unstable_by_key(Arc::as_ptr);
         touched.dedup_by_key(|bucket| Arc::as_ptr(bucket));
         for bucket in touched {
-            bucket.wake();
+            bucket.wake(|slot| self.wake_queue.wake(slot));
         }
     }
 
@@ -326,7 +300,7 @@ impl Ring {
             queue.ended.get_or_insert(end);
             bucket.publish(&queue);
             drop(queue);
-            bucket.wake();
+            bucket.wake(|slot| slot.wake());
         }
     }
 }
@@ -358,8 +332,8 @@ impl Bucket {
     }
 
     /// Adds a slot; it is removed after it was dropped.
-    pub(crate) fn waker_slot(&self) -> Arc<WakerSlot> {
-        let waker_slot = Arc::<WakerSlot>::default();
+    pub(crate) fn waker_slot(&self, wake_queue: &Arc<WakeQueue>) -> Arc<WakerSlot> {
+        let waker_slot = Arc::new(WakerSlot::new(wake_queue));
         let mut waker_slots = self.waker_slots.lock();
         // Dropped slots are removed before the vector grows, so that it has at most twice as many
         // slots as there are watchers.
@@ -370,12 +344,12 @@ impl Bucket {
         waker_slot
     }
 
-    fn wake(&self) {
+    fn wake(&self, wake: impl Fn(&Arc<WakerSlot>)) {
         let mut gone = false;
         let mut waker_slots = self.waker_slots.lock();
         for waker_slot in &*waker_slots {
             match waker_slot.upgrade() {
-                Some(waker_slot) => waker_slot.wake(),
+                Some(waker_slot) => wake(&waker_slot),
                 None => gone = true,
             }
         }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use crate::ring::{EndReason, Position, QueueRead, Ring, Trigger, WakerSlot};
+use crate::ring::{EndReason, Position, QueueRead, Ring, Trigger};
+use crate::wake_queue::WakerSlot;
 use crate::{Event, StoreError, Timer};
 
 /// A watch on the cache. It has no buffer: a watcher that does not keep up loses events and ends
@@ -50,7 +51,7 @@ impl Watcher {
         trigger: Option<Trigger>,
     ) -> Result<Self, StoreError> {
         let position = ring.subscribe(after, trigger.as_ref())?;
-        let waker_slot = position.bucket.waker_slot();
+        let waker_slot = position.bucket.waker_slot(ring.wake_queue());
         Ok(Self { ring, position, trigger, seen: after, waker_slot, bookmarks: None })
     }
 
