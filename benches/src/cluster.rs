@@ -59,6 +59,7 @@ async fn simulate(args: &ClusterArgs, server: &ServerArgs) -> Result<()> {
     Client::ready(&target).await?;
     let client = Client::connect(&target, CONNECTIONS).await?;
     let stats = Stats::default();
+    let bulk = node::Bulk::spawn(target.clone(), &stats, args.load);
     let cluster = Rc::new(Cluster { target, client, stats, load: args.load });
     let mut objects = Objects::default();
     let mut held = None;
@@ -70,7 +71,7 @@ async fn simulate(args: &ClusterArgs, server: &ServerArgs) -> Result<()> {
         );
         objects.grow(&cluster, nodes).await?;
         let began = Instant::now();
-        node::start(&cluster, objects.started..nodes).await?;
+        node::start(&cluster, &bulk, objects.started..nodes).await?;
         objects.started = nodes;
         if stage == 0 {
             control_plane::start(&cluster);

@@ -76,10 +76,6 @@ impl Latencies {
         self.0.push(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX));
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// The smallest latency that `share` of all do not exceed, in ms; `None` without any.
     pub(crate) fn quantile_ms(&mut self, share: f64) -> Option<f64> {
         let last = self.0.len().checked_sub(1)?;

@@ -9,15 +9,58 @@ use anyhow::Result;
 use http::Method;
 use http_body_util::BodyExt as _;
 use memchr::memmem::Finder;
-use tokio::task::spawn_local;
+use tokio::sync::mpsc;
+use tokio::task::{LocalSet, spawn_local};
 
-use super::Cluster;
 use super::objects::{lease, lease_path, namespace_of, node_name, node_status, now};
-use super::stats::Work;
-use crate::client::{Call, Client, Failure, JSON, Keep, PROTOBUF};
+use super::stats::{Stats, Work};
+use super::{Cluster, Load};
+use crate::client::{Call, Client, Failure, JSON, Keep, PROTOBUF, Target};
+
+/// One node in so many is timed, by the thread that also times what is no node.
+const TIMED_NODES: usize = 16;
+
+/// Starts the nodes: most of them by `bulk`, which receives their events.
+pub(super) async fn start(cluster: &Rc<Cluster>, bulk: &Bulk, nodes: Range<usize>) -> Result<()> {
+    let (timed, others) = nodes.partition(|node| node % TIMED_NODES == 0);
+    bulk.start(&cluster.stats, others);
+    start_these(cluster, timed).await
+}
+
+/// A thread with the nodes whose latencies are not measured: each event of the cluster is for all nodes, and a thread that
+/// receives it thousands of times has no time to look at a clock.
+pub(super) struct Bulk(mpsc::UnboundedSender<Vec<usize>>);
+
+impl Bulk {
+    pub(super) fn spawn(target: Target, stats: &Stats, load: Load) -> Self {
+        let (sender, mut received) = mpsc::unbounded_channel();
+        let stats = stats.untimed();
+        std::thread::spawn(move || {
+            let serve = async {
+                let client = Client::connect(&target, 1).await?;
+                let cluster = Rc::new(Cluster { target, client, stats, load });
+                while let Some(nodes) = received.recv().await {
+                    start_these(&cluster, nodes).await?;
+                    cluster.stats.started();
+                }
+                Ok(())
+            };
+            if let Err(error) = crate::block_on(LocalSet::new().run_until(serve)) {
+                eprintln!("nodes do not start: {error:#}");
+            }
+        });
+        Self(sender)
+    }
+
+    fn start(&self, stats: &Stats, nodes: Vec<usize>) {
+        // Until it has counted their watches. One that has failed has said so.
+        stats.starts();
+        let _ = self.0.send(nodes);
+    }
+}
 
 /// Opens the connections and starts what the nodes do.
-pub(super) async fn start(cluster: &Rc<Cluster>, nodes: Range<usize>) -> Result<()> {
+async fn start_these(cluster: &Rc<Cluster>, nodes: Vec<usize>) -> Result<()> {
     for node in nodes {
         let client = Rc::new(Client::connect(&cluster.target, 1).await?);
         for path in watched(node) {

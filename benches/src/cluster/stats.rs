@@ -1,26 +1,34 @@
 //! What the simulator sees: latency by verb and resource, failures, and how late watch events come.
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::client::{Answer, Call, Client, Failure, Keep};
 use crate::load::Latencies;
 use crate::proc::Cost;
 
+/// Shared by the threads of the simulator.
+#[derive(Clone)]
 pub(super) struct Stats {
+    seen: Arc<Mutex<Seen>>,
     /// The moments that events carry count from here, for the whole run.
     epoch: Instant,
-    since: Cell<Instant>,
-    nodes: Cell<usize>,
-    rows: RefCell<BTreeMap<Work, Row>>,
-    lag: RefCell<Latencies>,
-    events: Cell<u64>,
-    event_bytes: Cell<u64>,
-    watches_ended: Cell<u64>,
-    /// Watches that have not had their initial events, and processes that have not begun to watch.
-    starting: Cell<usize>,
+    /// Whether latencies count. Those of a thread that receives the events of thousands of nodes are its own.
+    is_timed: bool,
+}
+
+struct Seen {
+    since: Instant,
+    nodes: usize,
+    rows: BTreeMap<Work, Row>,
+    lag: Latencies,
+    events: u64,
+    event_bytes: u64,
+    watches_ended: u64,
+    /// Watches that have not had their initial events, and threads and processes that have not begun to watch.
+    starting: usize,
 }
 
 /// What is timed together. Lists have an objective of their own.
@@ -33,57 +41,68 @@ pub(super) enum Work {
 #[derive(Default)]
 struct Row {
     latencies: Latencies,
+    succeeded: usize,
     failed: usize,
     first_failure: Option<Failure>,
 }
 
 impl Default for Stats {
     fn default() -> Self {
-        Self {
-            epoch: Instant::now(),
-            since: Cell::new(Instant::now()),
-            nodes: Cell::default(),
-            rows: RefCell::default(),
-            lag: RefCell::default(),
-            events: Cell::default(),
-            event_bytes: Cell::default(),
-            watches_ended: Cell::default(),
-            starting: Cell::default(),
-        }
+        let seen = Seen {
+            since: Instant::now(),
+            nodes: 0,
+            rows: BTreeMap::new(),
+            lag: Latencies::default(),
+            events: 0,
+            event_bytes: 0,
+            watches_ended: 0,
+            starting: 0,
+        };
+        Self { seen: Arc::new(Mutex::new(seen)), epoch: Instant::now(), is_timed: true }
     }
 }
 
 impl Stats {
-    /// Forgets what was seen so far.
-    pub(super) fn restart(&self) {
-        self.since.set(Instant::now());
-        self.rows.take();
-        self.lag.take();
-        self.events.set(0);
-        self.event_bytes.set(0);
-        self.watches_ended.set(0);
+    /// The same for a thread whose latencies do not count.
+    pub(super) fn untimed(&self) -> Self {
+        Self { is_timed: false, ..self.clone() }
     }
 
-    /// A watch starts, or a process that will watch.
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().expect("no thread panics while it counts")
+    }
+
+    /// Forgets what was seen so far.
+    pub(super) fn restart(&self) {
+        let mut seen = self.seen();
+        seen.since = Instant::now();
+        seen.rows.clear();
+        seen.lag = Latencies::default();
+        seen.events = 0;
+        seen.event_bytes = 0;
+        seen.watches_ended = 0;
+    }
+
+    /// A watch starts, or what will watch.
     pub(super) fn starts(&self) {
-        self.starting.set(self.starting.get() + 1);
+        self.seen().starting += 1;
     }
 
     /// A watch has its initial events.
     pub(super) fn started(&self) {
-        self.starting.set(self.starting.get() - 1);
+        self.seen().starting -= 1;
     }
 
     pub(super) fn starting(&self) -> usize {
-        self.starting.get()
+        self.seen().starting
     }
 
     pub(super) fn set_nodes(&self, nodes: usize) {
-        self.nodes.set(nodes);
+        self.seen().nodes = nodes;
     }
 
     pub(super) fn nodes(&self) -> usize {
-        self.nodes.get()
+        self.seen().nodes
     }
 
     /// Sends a request and notes how long its answer took.
@@ -96,10 +115,16 @@ impl Stats {
     ) -> Result<Answer, Failure> {
         let sent = Instant::now();
         let outcome = client.ok(call, keep).await;
-        let mut rows = self.rows.borrow_mut();
-        let row = rows.entry(work).or_default();
+        let latency = sent.elapsed();
+        let mut seen = self.seen();
+        let row = seen.rows.entry(work).or_default();
         match &outcome {
-            Ok(_) => row.latencies.push(sent.elapsed()),
+            Ok(_) => {
+                row.succeeded += 1;
+                if self.is_timed {
+                    row.latencies.push(latency);
+                }
+            }
             Err(failure) => {
                 row.failed += 1;
                 row.first_failure.get_or_insert_with(|| failure.clone());
@@ -114,45 +139,49 @@ impl Stats {
     }
 
     pub(super) fn saw(&self, bytes: usize) {
-        self.event_bytes.set(self.event_bytes.get() + bytes as u64);
+        self.seen().event_bytes += bytes as u64;
     }
 
     /// An event has come that was written at this moment.
     pub(super) fn saw_event(&self, moment: u64) {
         let now = self.epoch.elapsed().as_micros() as u64;
+        let mut seen = self.seen();
         // Written before this stage: part of what a new watch gets first.
-        if u128::from(moment) < self.since.get().duration_since(self.epoch).as_micros() {
+        if u128::from(moment) < seen.since.duration_since(self.epoch).as_micros() {
             return;
         }
-        self.events.set(self.events.get() + 1);
-        self.lag.borrow_mut().push(Duration::from_micros(now.saturating_sub(moment)));
+        seen.events += 1;
+        if self.is_timed {
+            seen.lag.push(Duration::from_micros(now.saturating_sub(moment)));
+        }
     }
 
     pub(super) fn watch_ended(&self) {
-        self.watches_ended.set(self.watches_ended.get() + 1);
+        self.seen().watches_ended += 1;
     }
 
     pub(super) fn verdict(&self) -> Verdict {
-        let mut rows = self.rows.borrow_mut();
-        let rows = rows.iter_mut().map(|(work, row)| {
+        let mut seen = self.seen();
+        let rows = seen.rows.iter_mut().map(|(work, row)| {
             let p99 = row.latencies.quantile_ms(0.99);
-            let share = row.failed as f64 / (row.failed + row.latencies.len()).max(1) as f64;
+            let share = row.failed as f64 / (row.failed + row.succeeded).max(1) as f64;
             (*work, p99, share)
         });
-        Verdict { rows: rows.collect(), lag_p99: self.lag.borrow_mut().quantile_ms(0.99) }
+        Verdict { rows: rows.collect(), lag_p99: seen.lag.quantile_ms(0.99) }
     }
 
     /// A Markdown table.
     pub(super) fn report(&self, server: &str, nodes: usize, cost: &Cost) -> String {
-        let seconds = self.since.get().elapsed().as_secs_f64();
+        let mut seen = self.seen();
+        let seconds = seen.since.elapsed().as_secs_f64();
         let cores = cost.server_cpu_ms.map(|ms| ms / 1e3 / seconds);
         let mut out = format!(
             "\n### {server}: {nodes} nodes\n\n| work | per s | p50 ms | p99 ms | failed |\n|---|---:|---:|---:|---:|\n"
         );
         let figure =
             |value: Option<f64>| value.map_or("n/a".to_owned(), |value| format!("{value:.2}"));
-        for (work, row) in self.rows.borrow_mut().iter_mut() {
-            let (name, count) = (work.name(), row.latencies.len());
+        for (work, row) in &mut seen.rows {
+            let (name, count) = (work.name(), row.succeeded);
             let [p50, p99] = [0.5, 0.99].map(|share| figure(row.latencies.quantile_ms(share)));
             let rate = count as f64 / seconds;
             let _ = writeln!(out, "| {name} | {rate:.1} | {p50} | {p99} | {} |", row.failed);
@@ -160,19 +189,18 @@ impl Stats {
                 eprintln!("{server}: first failure of {name}: {failure}");
             }
         }
-        let mut lag = self.lag.borrow_mut();
-        let [p50, p99] = [0.5, 0.99].map(|share| figure(lag.quantile_ms(share)));
-        let rate = self.events.get() as f64 / seconds;
+        let [p50, p99] = [0.5, 0.99].map(|share| figure(seen.lag.quantile_ms(share)));
+        let rate = seen.events as f64 / seconds;
         let _ =
             writeln!(out, "| watch events (delay since the write) | {rate:.0} | {p50} | {p99} | |");
         let _ = write!(
             out,
-            "\nserver: {} cores, peak memory {}; simulator: {} of one core; watches: {:.1} MB/s, {} ended by the server",
+            "\nserver: {} cores, peak memory {}; simulator: {} cores; watches: {:.1} MB/s, {} ended by the server",
             figure(cores),
             super::megabytes(cost.rss_peak_mb),
             figure(cost.client_load),
-            self.event_bytes.get() as f64 / 1e6 / seconds,
-            self.watches_ended.get(),
+            seen.event_bytes as f64 / 1e6 / seconds,
+            seen.watches_ended,
         );
         out
     }
@@ -267,8 +295,8 @@ mod tests {
         while stats.moment() == before_text {}
         stats.restart();
         stats.saw_event(before);
-        assert_eq!(stats.events.get(), 0);
+        assert_eq!(stats.seen().events, 0);
         stats.saw_event(stats.moment().parse().expect("a number"));
-        assert_eq!(stats.events.get(), 1);
+        assert_eq!(stats.seen().events, 1);
     }
 }
