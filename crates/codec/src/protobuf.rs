@@ -121,12 +121,25 @@ impl<'a> Envelope<'a> {
 
 /// Puts a message into an envelope.
 pub fn seal(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
-    let mut writer = Writer::with_capacity(message.len() + api_version.len() + kind.len() + 32);
-    begin_envelope(&mut writer);
-    writer.field_bytes(2, message);
-    end_envelope(&mut writer, api_version, kind);
-    writer.finish()
+    let head = envelope_head(api_version, kind, message.len());
+    [&head[..], message, &ENVELOPE_END].concat()
 }
+
+/// What stands before a message of so many bytes in its envelope. Unlike the other messages it is written from its beginning:
+/// nothing in it has to be measured, and the message is copied once.
+fn envelope_head(api_version: &str, kind: &str, message_bytes: usize) -> Vec<u8> {
+    let mut type_meta = Vec::with_capacity(api_version.len() + kind.len() + 4);
+    wire::append_bytes(&mut type_meta, 1, api_version.as_bytes());
+    wire::append_bytes(&mut type_meta, 2, kind.as_bytes());
+    let mut head = Vec::with_capacity(type_meta.len() + 16);
+    head.extend_from_slice(&PREFIX);
+    wire::append_bytes(&mut head, 1, &type_meta);
+    wire::append_length(&mut head, 2, message_bytes);
+    head
+}
+
+/// The content encoding and the content type, both empty.
+const ENVELOPE_END: [u8; 4] = [3 << 3 | wire::BYTES, 0, 4 << 3 | wire::BYTES, 0];
 
 /// Writes the fields after the message: everything is written from its end to its beginning, so
 /// that lengths are known when they are written.
@@ -174,7 +187,7 @@ pub fn encode_json(
     ty: TypeId,
 ) -> Result<Vec<u8>, ProtobufError> {
     let mut writer = Writer::with_capacity(json.len() + 64);
-    from_json::JsonEncoder::new(tables, schema).object(json, ty, 0, &mut writer)?;
+    from_json::encode(json, tables, schema, ty, &mut writer)?;
     Ok(writer.finish())
 }
 
@@ -223,13 +236,30 @@ pub fn encode_object(
 
 /// An event of a watch, framed: a length of four bytes, then a `WatchEvent` around the sealed object.
 pub fn watch_event(event_type: &str, sealed: &[u8]) -> Vec<u8> {
-    let mut writer = Writer::with_capacity(sealed.len() + 32);
-    writer.field_bytes(1, sealed);
-    writer.end_message(2, 0);
-    writer.field_bytes(1, event_type.as_bytes());
-    let length = writer.len() as u32;
-    writer.raw(&length.to_be_bytes());
-    writer.finish()
+    event_around(event_type, [sealed, &[], &[]])
+}
+
+/// The same around a message that is not sealed yet, which is copied once.
+pub fn watch_event_of(event_type: &str, api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
+    let head = envelope_head(api_version, kind, message.len());
+    event_around(event_type, [&head, message, &ENVELOPE_END])
+}
+
+fn event_around(event_type: &str, sealed: [&[u8]; 3]) -> Vec<u8> {
+    let sealed_bytes = sealed.iter().map(|part| part.len()).sum();
+    let mut extension_head = Vec::with_capacity(8);
+    wire::append_length(&mut extension_head, 1, sealed_bytes);
+    let mut out = Vec::with_capacity(FRAME_LENGTH_BYTES + event_type.len() + sealed_bytes + 24);
+    out.extend_from_slice(&[0; FRAME_LENGTH_BYTES]);
+    wire::append_bytes(&mut out, 1, event_type.as_bytes());
+    wire::append_length(&mut out, 2, extension_head.len() + sealed_bytes);
+    out.extend_from_slice(&extension_head);
+    for part in sealed {
+        out.extend_from_slice(part);
+    }
+    let length = (out.len() - FRAME_LENGTH_BYTES) as u32;
+    out[..FRAME_LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
+    out
 }
 
 /// The length prefix of a watch event. Omitted on a transport that frames messages itself.

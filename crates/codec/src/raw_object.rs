@@ -6,6 +6,7 @@
 //! here.
 
 pub(crate) mod cursor;
+pub(crate) mod tape;
 #[cfg(test)]
 mod tests;
 

@@ -107,11 +107,9 @@ impl Frames {
             && self.format.projection == Projection::Object
         {
             let message = protobuf_response::message(&self.engine, &self.kind, entry)?;
-            return Ok(protobuf::watch_event(
-                ty,
-                &protobuf_response::seal(self.kind.gvk(), &message),
-            )
-            .into());
+            let gvk = self.kind.gvk();
+            let version = gvk.group_version().to_string();
+            return Ok(protobuf::watch_event_of(ty, &version, &gvk.kind, &message).into());
         }
         if self.format.is_metadata_as_protobuf() {
             let sealed = protobuf_metadata::sealed(&self.engine, &self.format, &self.kind, entry)?;

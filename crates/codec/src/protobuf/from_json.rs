@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use meta::{Value, cancel::Steps};
+use meta::{Str, Value};
 use schema::{Field, Node, NodeType, Schema, TypeId};
 
 use super::{
@@ -14,21 +14,17 @@ use super::{
 };
 use crate::{
     json::{DecodeOptions, decode_any},
-    raw_object::{ScanError, cursor::Cursor},
+    raw_object::{
+        ScanError,
+        tape::{Node as JsonNode, Tape},
+    },
 };
 
 pub(super) struct JsonEncoder<'a, 'j> {
     encoder: Encoder<'a>,
+    tape: Tape<'j>,
     /// The members and items of all containers that are being written, the innermost container's last.
-    open: Vec<Member<'j>>,
-    steps: Steps,
-}
-
-#[derive(Clone, Copy)]
-struct Member<'j> {
-    /// As it is spelt; empty for the items of a list.
-    key: &'j [u8],
-    value: &'j [u8],
+    open: Vec<JsonNode<'j>>,
 }
 
 type Result<T> = std::result::Result<T, ProtobufError>;
@@ -39,27 +35,37 @@ impl From<ScanError> for ProtobufError {
     }
 }
 
-impl<'a, 'j> JsonEncoder<'a, 'j> {
-    pub(super) fn new(tables: &'a Tables, schema: &'a Schema) -> Self {
-        Self { encoder: Encoder { tables, schema }, open: Vec::new(), steps: Steps::default() }
+/// Writes an object.
+pub(super) fn encode(
+    json: &[u8],
+    tables: &Tables,
+    schema: &Schema,
+    ty: TypeId,
+    writer: &mut Writer,
+) -> Result<()> {
+    let encoder = Encoder { tables, schema };
+    // Texts are copied as they are.
+    if json.first() != Some(&b'{') || std::str::from_utf8(json).is_err() {
+        return encoder.object(&tree(json)?, ty, 0, writer);
     }
+    let tape = Tape::read(json)?;
+    let root = tape.root();
+    JsonEncoder { encoder, tape, open: Vec::new() }.object(root, ty, 0, writer)
+}
 
-    pub(super) fn object(
+impl<'a, 'j> JsonEncoder<'a, 'j> {
+    fn object(
         &mut self,
-        json: &'j [u8],
+        json: JsonNode<'j>,
         ty: TypeId,
         depth: usize,
         writer: &mut Writer,
     ) -> Result<()> {
-        // Texts are copied as they are.
-        if depth == 0 && (json.first() != Some(&b'{') || std::str::from_utf8(json).is_err()) {
-            return self.encoder.object(&tree(json)?, ty, depth, writer);
-        }
         if depth > DEPTH_MAX {
             return Err(ProtobufError::TooDeep);
         }
         let (tables, schema) = (self.encoder.tables, self.encoder.schema);
-        let members = self.members(json)?;
+        let members = self.collect(json);
         let start = members.start;
         self.message(members, tables.get(ty), &schema.get(ty).fields, depth, writer)?;
         self.open.truncate(start);
@@ -85,7 +91,7 @@ impl<'a, 'j> JsonEncoder<'a, 'j> {
                     let field = &fields[*index];
                     let name = field.name.as_bytes();
                     let found = self.open[members.clone()].iter().rev().find(|m| m.key == name);
-                    match found.map(|member| member.value).filter(|value| *value != b"null") {
+                    match found.copied().filter(|member| member.value != b"null") {
                         Some(value) => self.field(field, value, depth, writer)?,
                         None => self.encoder.field(field, None, depth, writer)?,
                     }
@@ -98,39 +104,39 @@ impl<'a, 'j> JsonEncoder<'a, 'j> {
     fn field(
         &mut self,
         field: &'a Field,
-        json: &'j [u8],
+        json: JsonNode<'j>,
         depth: usize,
         writer: &mut Writer,
     ) -> Result<()> {
         let (tag, node) = (field.tag, &field.node);
-        match (&node.kind, json.first()) {
+        match (&node.kind, json.value.first()) {
             (NodeType::List(item, _), Some(b'[')) if !node.wrapped => {
-                let items = self.items(json)?;
+                let items = self.collect(json);
                 for at in items.clone().rev() {
-                    self.value(item, tag, self.open[at].value, &field.name, depth, writer)?;
+                    self.value(item, tag, self.open[at], &field.name, depth, writer)?;
                 }
                 self.open.truncate(items.start);
                 Ok(())
             }
             (NodeType::Map(item), Some(b'{')) => {
-                let members = self.members(json)?;
+                let members = self.collect(json);
                 let keys = || self.open[members.clone()].iter().map(|member| member.key);
                 // A key that is spelt with escapes sorts by its text.
                 if keys().any(|key| key.contains(&b'\\')) || !keys().is_sorted_by(|a, b| a < b) {
                     self.open.truncate(members.start);
-                    return self.encoder.field(field, Some(&tree(json)?), depth, writer);
+                    return self.encoder.field(field, Some(&tree(json.value)?), depth, writer);
                 }
                 for at in members.clone().rev() {
-                    let (start, Member { key, value }) = (writer.len(), self.open[at]);
-                    self.value(item, 2, value, &field.name, depth, writer)?;
-                    writer.field_bytes(1, key);
+                    let (start, member) = (writer.len(), self.open[at]);
+                    self.value(item, 2, member, &field.name, depth, writer)?;
+                    writer.field_bytes(1, member.key);
                     writer.end_message(tag, start);
                 }
                 self.open.truncate(members.start);
                 Ok(())
             }
             (NodeType::List(..) | NodeType::Map(_), _) => {
-                self.encoder.field(field, Some(&tree(json)?), depth, writer)
+                self.encoder.field(field, Some(&tree(json.value)?), depth, writer)
             }
             _ => self.value(node, tag, json, &field.name, depth, writer),
         }
@@ -140,54 +146,63 @@ impl<'a, 'j> JsonEncoder<'a, 'j> {
         &mut self,
         node: &'a Node,
         tag: u32,
-        json: &'j [u8],
+        json: JsonNode<'j>,
         name: &str,
         depth: usize,
         writer: &mut Writer,
     ) -> Result<()> {
         let start = writer.len();
-        match (&node.kind, json) {
+        match (&node.kind, json.value) {
             (NodeType::String, [b'"', text @ .., b'"']) if !text.contains(&b'\\') => {
                 writer.field_bytes(tag, text);
                 return Ok(());
             }
-            (NodeType::Object(ty), [b'{', ..]) => self.object(json, *ty, depth + 1, writer)?,
-            (NodeType::Any | NodeType::AnyObject, [b'{', ..]) if is_canonical(json) => {
-                writer.field_bytes(1, json);
+            (NodeType::Bool, b"true") => {
+                writer.field_varint(tag, 1);
+                return Ok(());
             }
-            _ => return self.encoder.value(node, tag, &tree(json)?, name, depth, writer),
+            (NodeType::Int32 | NodeType::Int64, digits) if is_plain_number(digits) => {
+                let number = digits.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
+                writer.field_varint(tag, number);
+                return Ok(());
+            }
+            (NodeType::Object(ty), [b'{', ..]) => self.object(json, *ty, depth + 1, writer)?,
+            (NodeType::Any | NodeType::AnyObject, text @ [b'{', ..]) if is_canonical(text) => {
+                writer.field_bytes(1, text);
+            }
+            (_, text) => {
+                return self.encoder.value(node, tag, &leaf(text)?, name, depth, writer);
+            }
         }
         writer.end_message(tag, start);
         Ok(())
     }
 
-    /// Puts the members of an object on top.
-    fn members(&mut self, json: &'j [u8]) -> Result<Range<usize>> {
-        self.collect(json, b'{', Cursor::key)
-    }
-
-    fn items(&mut self, json: &'j [u8]) -> Result<Range<usize>> {
-        self.collect(json, b'[', |_| Ok(&[][..]))
-    }
-
-    fn collect(
-        &mut self,
-        json: &'j [u8],
-        bracket: u8,
-        key: impl Fn(&mut Cursor<'j>) -> std::result::Result<&'j [u8], ScanError>,
-    ) -> Result<Range<usize>> {
+    /// Puts the members or items of a container on top.
+    fn collect(&mut self, container: JsonNode<'j>) -> Range<usize> {
         let start = self.open.len();
-        let mut cursor = Cursor::new(json);
-        let mut more = cursor.open(bracket)?;
-        while more {
-            self.steps.step();
-            let key = key(&mut cursor)?;
-            let from = cursor.at();
-            cursor.skip()?;
-            self.open.push(Member { key, value: &json[from..cursor.at()] });
-            more = cursor.another(bracket + 2)?;
+        self.open.extend(self.tape.children(container));
+        start..self.open.len()
+    }
+}
+
+/// A number that needs no arithmetic beyond that of an `i64`, spelt as our encoder does.
+fn is_plain_number(digits: &[u8]) -> bool {
+    match digits {
+        [b'0'..=b'9'] => true,
+        [b'1'..=b'9', rest @ ..] => rest.len() < 18 && rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    }
+}
+
+/// A tree of any value; a text without escapes is one already.
+fn leaf(json: &[u8]) -> Result<Value> {
+    match json {
+        [b'"', text @ .., b'"'] if !text.contains(&b'\\') => {
+            let text = std::str::from_utf8(text).map_err(|_| ScanError::Syntax(0))?;
+            Ok(Value::String(Str::new(text)))
         }
-        Ok(start..self.open.len())
+        _ => tree(json),
     }
 }
 

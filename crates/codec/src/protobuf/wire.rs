@@ -136,26 +136,41 @@ impl Key {
 
 /// A message, written from its end to its beginning: a length is written after what it measures.
 pub(super) struct Writer {
-    // Backwards.
+    /// What is written stands at the end.
     bytes: Vec<u8>,
+    start: usize,
 }
 
 impl Writer {
     pub(super) fn with_capacity(capacity: usize) -> Self {
-        Self { bytes: Vec::with_capacity(capacity) }
+        Self { bytes: vec![0; capacity], start: capacity }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() - self.start
     }
 
     pub(super) fn finish(mut self) -> Vec<u8> {
-        self.bytes.reverse();
+        self.bytes.drain(..self.start);
         self.bytes
     }
 
     pub(super) fn raw(&mut self, bytes: &[u8]) {
-        self.bytes.extend(bytes.iter().rev());
+        if self.start < bytes.len() {
+            self.grow(bytes.len());
+        }
+        let start = self.start - bytes.len();
+        self.bytes[start..self.start].copy_from_slice(bytes);
+        self.start = start;
+    }
+
+    /// Makes room for so many bytes more.
+    #[cold]
+    fn grow(&mut self, more: usize) {
+        let mut grown = vec![0; (self.len() + more) * 2];
+        let start = grown.len() - self.len();
+        grown[start..].copy_from_slice(&self.bytes[self.start..]);
+        (self.bytes, self.start) = (grown, start);
     }
 
     pub(super) fn varint(&mut self, mut value: u64) {
@@ -197,5 +212,22 @@ impl Writer {
     pub(super) fn end_message(&mut self, tag: u32, start: usize) {
         self.varint((self.len() - start) as u64);
         self.key(tag, BYTES);
+    }
+}
+
+/// Appends a field of bytes to a message that is written from its beginning.
+pub(super) fn append_bytes(out: &mut Vec<u8>, tag: u32, bytes: &[u8]) {
+    append_length(out, tag, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+/// Appends the key and the length of a field whose bytes follow.
+pub(super) fn append_length(out: &mut Vec<u8>, tag: u32, bytes: usize) {
+    for mut number in [u64::from(tag) << 3 | u64::from(BYTES), bytes as u64] {
+        while number >= 0x80 {
+            out.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        out.push(number as u8);
     }
 }
