@@ -23,17 +23,17 @@ const TIMED_NODES: usize = 16;
 /// Starts the nodes: most of them by `bulk`, which receives their events.
 pub(super) async fn start(cluster: &Rc<Cluster>, bulk: &Bulk, nodes: Range<usize>) -> Result<()> {
     let (timed, others) = nodes.partition(|node| node % TIMED_NODES == 0);
-    bulk.start(&cluster.stats, others);
+    bulk.start(&cluster.stats, others).await;
     start_these(cluster, timed).await
 }
 
 /// A thread with the nodes whose latencies are not measured: each event of the cluster is for all nodes, and a thread that
 /// receives it thousands of times has no time to look at a clock.
-pub(super) struct Bulk(mpsc::UnboundedSender<Vec<usize>>);
+pub(super) struct Bulk(mpsc::Sender<Vec<usize>>);
 
 impl Bulk {
     pub(super) fn spawn(target: Target, stats: &Stats, load: Load) -> Self {
-        let (sender, mut received) = mpsc::unbounded_channel();
+        let (sender, mut received) = mpsc::channel(1);
         let stats = stats.untimed();
         std::thread::spawn(move || {
             let serve = async {
@@ -52,10 +52,10 @@ impl Bulk {
         Self(sender)
     }
 
-    fn start(&self, stats: &Stats, nodes: Vec<usize>) {
+    async fn start(&self, stats: &Stats, nodes: Vec<usize>) {
         // Until it has counted their watches. One that has failed has said so.
         stats.starts();
-        let _ = self.0.send(nodes);
+        let _ = self.0.send(nodes).await;
     }
 }
 
