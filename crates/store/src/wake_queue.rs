@@ -179,7 +179,9 @@ mod tests {
     }
 
     fn wake_all(queue: &WakeQueue, slots: &[Arc<WakerSlot>]) {
-        slots.iter().for_each(|slot| queue.wake(slot));
+        for slot in slots {
+            queue.wake(slot);
+        }
     }
 
     #[tokio::test]
