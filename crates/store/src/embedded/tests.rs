@@ -300,6 +300,9 @@ async fn a_log_torn_anywhere_in_its_last_write_opens_without_it() {
             let mut found = state(&store, None).await;
             assert_eq!(found.remove("/last").is_some(), whole, "cut {cut} way {n}");
             assert_eq!(found, expected, "cut {cut} way {n}");
+            // What was torn must not be taken for records once others are in front of it.
+            let behind = disk.contents(&name).split_off(store.usage().0 as usize);
+            assert!(behind.iter().all(|byte| *byte == 0), "cut {cut} way {n}: {behind:?}");
             let write = store.write(Write::put("/next", Expect::Any, "v")).await;
             assert_eq!(write.expect("writes"), 7 + u64::from(whole));
             drop(store);
