@@ -571,8 +571,15 @@ mod tests {
         let server = TestServer::start().await;
         server.check("POST /v1/namespaces/ns/widgets", "{metadata: {name: a}}", "201").await;
         server.write_raw("widgets", "b", &too_deep()).await;
-        for line in ["GET /v2/namespaces/ns/widgets/b", "GET /v2/namespaces/ns/widgets"] {
-            server.check(line, "", FAILED).await;
+        let cases = [
+            ("GET /v2/namespaces/ns/widgets/b", ""),
+            ("GET /v2/namespaces/ns/widgets", ""),
+            ("PUT /v2/namespaces/ns/widgets/b", "{metadata: {name: b}}"),
+            ("MERGE-PATCH /v2/namespaces/ns/widgets/b", "{spec: {replicas: 1}}"),
+            ("DELETE /v2/namespaces/ns/widgets/b", ""),
+        ];
+        for (line, body) in cases {
+            server.check(line, body, FAILED).await;
         }
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
         let line = "GET /v2/namespaces/ns/widgets";
@@ -584,7 +591,8 @@ mod tests {
         assert_eq!(server.send("GET /v1/namespaces/ns/widgets", "").await.code, 200);
     }
 
-    struct Webhook;
+    /// A webhook that always gives this answer.
+    struct Webhook(Vec<Value>);
 
     impl Conversion for Webhook {
         fn to_stored(&self, object: Value) -> Value {
@@ -606,7 +614,7 @@ mod tests {
             _: Vec<Value>,
             _: &'a str,
         ) -> BoxFuture<'a, Result<Vec<Value>, ApiError>> {
-            Box::pin(std::future::ready(Ok(vec![meta::value!({"converted": "yes"})])))
+            Box::pin(std::future::ready(Ok(self.0.clone())))
         }
     }
 
@@ -615,15 +623,28 @@ mod tests {
         let server = TestServer::start().await;
         server.check("POST /v1/namespaces/ns/widgets", "{metadata: {name: a}}", "201").await;
         let v1 = server.kind("v1", "widgets");
-        let remote: Option<Arc<dyn Conversion>> = Some(Arc::new(Webhook));
-        let (facts, schema, storage) = (v1.facts.clone(), v1.schema.clone(), v1.storage.clone());
-        let strategy = v1.strategy.clone();
-        let kind = Kind::new(facts, schema, v1.behaviour, strategy, storage, remote, None);
+        let converted_to = |answer: Vec<Value>| {
+            let remote: Option<Arc<dyn Conversion>> = Some(Arc::new(Webhook(answer)));
+            let (facts, schema, storage) =
+                (v1.facts.clone(), v1.schema.clone(), v1.storage.clone());
+            Kind::new(facts, schema, v1.behaviour, v1.strategy.clone(), storage, remote, None)
+        };
         let entry = server.storage("widgets").find("ns", "a", true).await.unwrap().unwrap();
+        // The webhook answers nothing at all.
+        let kind = converted_to(Vec::new());
+        kind.prepare(&[&entry]).await.unwrap();
         let error = kind.view(&entry).unwrap_err().to_string();
         let expected = "conversion webhook for example.com/v1, Kind=Widget failed: \
                         no converted object";
         assert_eq!(error, expected);
+        let nothing = "Internal error occurred: nothing was converted";
+        let shown = kind.view_of_stored(&entry.json.bytes()).await;
+        assert_eq!(shown.unwrap_err().to_string(), nothing);
+        let stored = kind.to_stored(Value::object()).await;
+        assert_eq!(stored.unwrap_err().to_string(), nothing);
+
+        let kind = converted_to(vec![meta::value!({"converted": "yes"})]);
+        kind.view(&entry).unwrap_err();
         kind.prepare(&[&entry]).await.unwrap();
         kind.view(&entry).unwrap();
     }

@@ -315,6 +315,26 @@ mod tests {
         assert!(good.body.starts_with(&protobuf::PREFIX), "{:?}", good.body);
     }
 
+    /// Its pieces do not keep the messages: those behind the first chunk are made when they are compressed.
+    #[tokio::test]
+    async fn a_compressed_list_is_refused_for_an_object_that_protobuf_cannot_hold() {
+        let server = TestServer::start().await;
+        let text = "x".repeat(2 * CHUNK_BYTES);
+        for name in ["a", "b"] {
+            let body = format!("{{metadata: {{name: {name}, annotations: {{text: {text}}}}}}}");
+            server.check("POST /v1/namespaces/ns/widgets", &body, "201").await;
+        }
+        let broken = format!(
+            r#"{{"kind":"Widget","apiVersion":"example.com/v1","metadata":{{"name":"c","namespace":"ns","annotations":{{"text":"{text}"}}}},"spec":{{"replicas":"many"}}}}"#
+        );
+        server.write_raw("widgets", "c", &broken).await;
+        let line = "GET /v1/namespaces/ns/widgets";
+        for _ in 0..2 {
+            let refused = server.try_list_compressed(PROTOBUF, line, 0).await.unwrap_err();
+            assert_eq!(format!("500 : {refused}"), NOT_ENCODED);
+        }
+    }
+
     #[tokio::test]
     async fn a_watch_ends_with_an_error_at_an_object_that_protobuf_cannot_hold() {
         let server = with_an_unencodable_widget().await;

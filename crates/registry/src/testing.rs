@@ -102,21 +102,30 @@ impl TestServer {
 
     /// Lists as a client that accepts gzip: `plain` chunks are taken first, then the rest is compressed.
     pub(crate) async fn list_compressed(&self, accept: &str, line: &str, plain: usize) -> Vec<u8> {
+        self.try_list_compressed(accept, line, plain).await.expect(line)
+    }
+
+    pub(crate) async fn try_list_compressed(
+        &self,
+        accept: &str,
+        line: &str,
+        plain: usize,
+    ) -> Result<Vec<u8>, ApiError> {
         let mut parts = Parts::read(line, accept, Bytes::new());
         parts.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
-        let answer = serve(&parts.request(self, &Warnings::default())).await.expect(line);
+        let answer = serve(&parts.request(self, &Warnings::default())).await?;
         let (Payload::Chunks(mut chunks) | Payload::CostlyChunks(mut chunks)) = answer.payload
         else {
             panic!("{line} has no chunks");
         };
         let mut gzip = codec::gzip::GzipWriter::new();
         for chunk in chunks.by_ref().take(plain) {
-            gzip.write(&chunk.expect(line));
+            gzip.write(&chunk?);
         }
         while let Some(written) = chunks.compress_next(&mut gzip) {
-            written.expect(line);
+            written?;
         }
-        gzip.finish()
+        Ok(gzip.finish())
     }
 
     /// Sends a request, and returns what is left in its audit record.

@@ -249,3 +249,18 @@ async fn metadata_without_internal_annotations_is_not_kept_as_protobuf() {
     let one = server.send_accepting(&one, "GET /v1/gadgets/a", "").await;
     assert_eq!(protobuf::Envelope::open(&one.body).unwrap().raw, expected[0]);
 }
+
+/// As an object that protobuf cannot hold: it must not be answered as empty bytes.
+#[tokio::test]
+async fn metadata_that_protobuf_cannot_hold_is_a_500_each_time() {
+    let server = TestServer::start().await;
+    let broken = r#"{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"name":"b","namespace":"ns","generation":"many"}}"#;
+    server.write_raw("widgets", "b", broken).await;
+    for (accept, path) in [(OBJECT, "/b"), (LIST, "")] {
+        let line = format!("GET {WIDGETS}{path}");
+        for _ in 0..2 {
+            let answer = server.send_accepting(&format!("{accept};v=v1"), &line, "").await;
+            answer.check(&line, "500 : generation: expected integer, found string");
+        }
+    }
+}
