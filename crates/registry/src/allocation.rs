@@ -148,11 +148,26 @@ mod tests {
 
     /// Gives every object a number, and notes what becomes of it.
     #[derive(Clone, Default)]
-    struct Numbers(Arc<Mutex<Vec<&'static str>>>);
+    struct Numbers {
+        outcomes: Arc<Mutex<Vec<&'static str>>>,
+        resolved: Arc<Notify>,
+    }
 
     impl Numbers {
         fn outcomes(&self) -> Vec<&'static str> {
-            self.0.lock().clone()
+            self.outcomes.lock().clone()
+        }
+
+        fn note(&self, outcome: &'static str) {
+            self.outcomes.lock().push(outcome);
+            self.resolved.notify_one();
+        }
+
+        /// Waits for the first outcome.
+        async fn check_resolved(&self, expected: &str) {
+            let resolved = tokio::time::timeout(Duration::from_secs(10), self.resolved.notified());
+            resolved.await.expect("it is resolved within seconds");
+            assert_eq!(self.outcomes(), [expected]);
         }
 
         fn reserve(&self, object: &mut Value) -> BoxFuture<'_, Result<Allocation, ApiError>> {
@@ -161,7 +176,7 @@ mod tests {
         }
 
         fn resolved(self: Box<Self>, outcome: &'static str) -> BoxFuture<'static, ()> {
-            Box::pin(async move { self.0.lock().push(outcome) })
+            Box::pin(async move { self.note(outcome) })
         }
     }
 
@@ -184,7 +199,7 @@ mod tests {
         }
 
         fn release<'a>(&'a self, _: &'a Value) -> BoxFuture<'a, ()> {
-            Box::pin(async move { self.0.lock().push("deleted") })
+            Box::pin(async move { self.note("deleted") })
         }
     }
 
@@ -198,7 +213,7 @@ mod tests {
         }
 
         fn abandon(self: Box<Self>) {
-            self.0.lock().push("abandoned");
+            self.note("abandoned");
         }
     }
 
@@ -243,41 +258,51 @@ mod tests {
     #[tokio::test]
     async fn a_write_with_an_unknown_outcome_keeps_what_was_taken() {
         let (server, numbers) = server().await;
-        server.backend.fail_next_write(WriteFault::AnswerLost);
-        server.check(CREATE, WIDGET, "500 : request timed out").await;
-        assert_eq!(numbers.outcomes(), ["abandoned"]);
-        let line = "GET /v1/namespaces/ns/widgets/a";
-        server.check(line, "", "200 metadata.labels.number=1").await;
-    }
-
-    async fn until(numbers: &Numbers, expected: &[&str]) {
-        for _ in 0..1000 {
-            if numbers.outcomes() == expected {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
+        let put = "PUT /v1/namespaces/ns/widgets/a";
+        let cases = [
+            (CREATE, WIDGET, "200 metadata.labels.number=1 spec.replicas="),
+            (
+                put,
+                "{metadata: {name: a}, spec: {replicas: 2}}",
+                "200 metadata.labels.number=1 spec.replicas=2",
+            ),
+        ];
+        for (at, (line, body, written)) in cases.into_iter().enumerate() {
+            server.backend.fail_next_write(WriteFault::AnswerLost);
+            server.check(line, body, "500 : request timed out").await;
+            assert_eq!(numbers.outcomes(), vec!["abandoned"; at + 1], "{line} {body}");
+            server.check("GET /v1/namespaces/ns/widgets/a", "", written).await;
         }
-        panic!("{:?}, expected {expected:?}", numbers.outcomes());
     }
 
     #[tokio::test]
     async fn a_request_that_is_cancelled_during_its_write_keeps_what_was_written() {
         let (server, numbers) = server().await;
-        let start = Arc::new(Notify::new());
-        server.backend.fail_next_write(WriteFault::Delayed(start.clone()));
-        let cancelled =
-            tokio::time::timeout(Duration::from_millis(20), server.send(CREATE, WIDGET));
-        assert!(cancelled.await.is_err());
+        let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let fault = WriteFault::Delayed { begun: begun.clone(), go_on: go_on.clone() };
+        server.backend.fail_next_write(fault);
+        tokio::select! {
+            answer = server.send(CREATE, WIDGET) => panic!("{} before the write", answer.code),
+            () = begun.notified() => {}
+        }
         assert!(numbers.outcomes().is_empty());
-        start.notify_one();
-        until(&numbers, &["committed"]).await;
+        go_on.notify_one();
+        numbers.check_resolved("committed").await;
         server.check("GET /v1/namespaces/ns/widgets/a", "", "200 metadata.labels.number=1").await;
+    }
+
+    /// The write panics, or the runtime shuts down.
+    #[tokio::test]
+    async fn a_write_that_is_dropped_keeps_what_was_taken() {
+        let numbers = Numbers::default();
+        drop(InFlight(Some(Box::new(numbers.clone()))));
+        numbers.check_resolved("abandoned").await;
     }
 
     #[tokio::test]
     async fn a_request_that_is_cancelled_before_its_write_releases_what_was_taken() {
         let numbers = Numbers::default();
         drop(numbers.reserve(&mut Value::object()).await.unwrap());
-        until(&numbers, &["released"]).await;
+        numbers.check_resolved("released").await;
     }
 }

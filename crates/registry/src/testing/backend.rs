@@ -22,8 +22,9 @@ pub(crate) enum WriteFault {
     Full,
     /// It is written, but the answer is lost.
     AnswerLost,
-    /// It is written once this is notified, whether the caller still waits or not.
-    Delayed(Arc<Notify>),
+    /// Notifies `begun` when the store is asked for it; it is written once `go_on` is notified, whether the
+    /// caller still waits or not.
+    Delayed { begun: Arc<Notify>, go_on: Arc<Notify> },
 }
 
 impl FaultyBackend {
@@ -56,9 +57,10 @@ impl Backend for FaultyBackend {
                     memory.write(write).await?;
                     Err(StoreError::Unavailable("request timed out".to_owned()))
                 }
-                Some(WriteFault::Delayed(start)) => {
+                Some(WriteFault::Delayed { begun, go_on }) => {
+                    begun.notify_one();
                     let writing = tokio::spawn(async move {
-                        start.notified().await;
+                        go_on.notified().await;
                         memory.write(write).await
                     });
                     writing.await.expect("the memory backend does not panic")
