@@ -530,9 +530,13 @@ async fn take_health_check_port(
 
 #[cfg(test)]
 mod tests {
+    use std::{collections::BTreeSet, sync::Mutex};
+
     use meta::value;
+    use tokio::runtime::Handle;
 
     use super::*;
+    use crate::{Definitions, validation::tests::kind};
 
     fn ports(service: &Value) -> Vec<i64> {
         node_ports(service)
@@ -552,6 +556,58 @@ mod tests {
         assert_eq!(operation.allocated.len(), 2);
     }
 
+    /// The IPAddress objects of a server, by name.
+    #[derive(Clone, Default)]
+    struct Objects(Arc<Mutex<BTreeSet<String>>>);
+
+    impl Objects {
+        fn of(names: &[&str]) -> Self {
+            Self(Arc::new(Mutex::new(names.iter().map(ToString::to_string).collect())))
+        }
+
+        /// After everything that was started has come to its end.
+        async fn check(&self, expected: &[&str], context: &str) {
+            while Handle::current().metrics().num_alive_tasks() > 0 {
+                tokio::task::yield_now().await;
+            }
+            assert!(self.0.lock().unwrap().iter().eq(expected), "{context}: {:?}", self.0);
+        }
+    }
+
+    impl Client for Objects {
+        fn create<'a>(
+            &'a self,
+            _: GroupVersionResource,
+            _: &'a str,
+            object: &'a Value,
+        ) -> BoxFuture<'a, Result<(), ApiError>> {
+            self.0.lock().unwrap().insert(object.str_at(&["metadata", "name"]).to_owned());
+            Box::pin(std::future::ready(Ok(())))
+        }
+
+        fn delete<'a>(
+            &'a self,
+            _: GroupVersionResource,
+            _: &'a str,
+            name: &'a str,
+        ) -> BoxFuture<'a, Result<(), ApiError>> {
+            self.0.lock().unwrap().remove(name);
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+
+    /// An allocator of the addresses 10.0.0.1 and 10.0.0.2, whose objects are these, and of one node port.
+    fn allocator(objects: &Objects) -> ServiceAllocator {
+        let allocator = ServiceAllocator::new(&["10.0.0.0/30".to_owned()], (30000, 30000));
+        let definitions = Definitions::load();
+        let schema = Arc::new(Definitions::load().schema);
+        let address = value!({"kind": "IPAddress", "apiVersion": "networking.k8s.io/v1"});
+        let addresses = Arc::new(kind(&definitions, &schema, &address));
+        let client = Arc::new(objects.clone());
+        drop(allocator.addresses.server.set(AddressObjects { client, addresses, cidrs: None }));
+        allocator
+    }
+
     #[expect(
         clippy::unnecessary_box_returns,
         reason = "its methods take a box, as the trait has it"
@@ -560,6 +616,46 @@ mod tests {
         let supply = Arc::new(Addresses { ranges: Vec::new(), server: std::sync::OnceLock::new() });
         let released = Released::default();
         Box::new(ServiceReservation { supply, addresses: Vec::new(), ports, released })
+    }
+
+    /// The addresses were given back, and handed out a second time, although the service was there.
+    #[tokio::test]
+    async fn addresses_are_given_back_only_if_it_is_known_that_no_service_has_them() {
+        type Resolve = fn(Box<ServiceReservation>) -> BoxFuture<'static, ()>;
+        let abandon: Resolve = |reservation| {
+            reservation.abandon();
+            Box::pin(std::future::ready(()))
+        };
+        // The write takes 10.0.0.1 and makes 10.0.0.2 free.
+        let cases: [(&str, Resolve, &[&str]); 3] = [
+            ("written", Reservation::commit, &["10.0.0.1"]),
+            ("not written", Reservation::release, &["10.0.0.2"]),
+            ("unknown", abandon, &["10.0.0.1", "10.0.0.2"]),
+        ];
+        for (outcome, resolve, expected) in cases {
+            let objects = Objects::of(&["10.0.0.1", "10.0.0.2"]);
+            let allocator = allocator(&objects);
+            let reservation = ServiceReservation {
+                supply: allocator.addresses,
+                addresses: vec!["10.0.0.1".to_owned()],
+                ports: PortOperation::new(allocator.ports, false),
+                released: Released { addresses: vec!["10.0.0.2".to_owned()], ports: Vec::new() },
+            };
+            resolve(Box::new(reservation)).await;
+            objects.check(expected, outcome).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_is_taken_until_its_allocation_is_dropped_before_the_write() {
+        let objects = Objects::default();
+        let allocator = allocator(&objects);
+        let mut service = value!({"metadata": {"name": "a"}, "spec": {"clusterIP": "10.0.0.1",
+            "clusterIPs": ["10.0.0.1"], "type": "ClusterIP", "ports": [{"port": 80i64}]}});
+        let allocation = allocator.for_create(&mut service, false).await.unwrap();
+        objects.check(&["10.0.0.1"], "allocated").await;
+        drop(allocation);
+        objects.check(&[], "dropped").await;
     }
 
     /// The ports were given back, and handed out a second time, although the service was there.
