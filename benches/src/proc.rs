@@ -81,6 +81,12 @@ pub(crate) fn fine_cpu_ms(pid: u32) -> Option<f64> {
     Some(cpu_ms(&[pid])?.max(run_ns / 1e6))
 }
 
+/// CPU time of the calling thread.
+pub(crate) fn thread_cpu_ns() -> Option<u64> {
+    let schedstat = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    schedstat.split(' ').next()?.parse().ok()
+}
+
 /// Resident memory of the processes together, in MB.
 pub(crate) fn rss_mb(pids: &[u32]) -> Option<f64> {
     sum(pids, |pid| {

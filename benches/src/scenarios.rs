@@ -6,6 +6,7 @@
 mod admission;
 mod aggregation;
 mod custom;
+mod floor;
 mod nodes;
 mod reads;
 mod watch;
@@ -55,6 +56,7 @@ enum Work {
     CreateMore,
     Get { protobuf: bool },
     List(List),
+    Floor,
     Page,
     Update,
     MergePatch,
@@ -154,6 +156,7 @@ pub(crate) const SCENARIOS: &[Scenario] = {
         scenario("list-rv0-x8", "LIST {pods} pods, JSON, resourceVersion=0, 8 at once", All, 8, 80, Work::List(ANY_VERSION)),
         scenario("list", "LIST {pods} pods, JSON, resourceVersion unset, 1 at once", All, 1, 40, Work::List(PLAIN)),
         scenario("list-x8", "LIST {pods} pods, JSON, resourceVersion unset, 8 at once", All, 8, 80, Work::List(PLAIN)),
+        scenario("floor", "as many bytes as LIST {pods} pods, JSON, from memory by a thread of the bench", All, 1, 40, Work::Floor),
         scenario("list-proto", "LIST {pods} pods, protobuf, 1 at once", All, 1, 40, Work::List(AS_PROTOBUF)),
         scenario("list-proto-x8", "LIST {pods} pods, protobuf, 8 at once", All, 8, 80, Work::List(AS_PROTOBUF)),
         scenario("list-gzip-x8", "LIST {pods} pods, JSON, gzip, 8 at once", All, 8, 80, Work::List(COMPRESSED)),
@@ -285,6 +288,7 @@ impl Scenario {
             Work::CreateMore => writes::create_more(world, plan).await,
             Work::Get { protobuf } => reads::get(world, plan, protobuf).await,
             Work::List(list) => reads::list(world, plan, &list).await,
+            Work::Floor => floor::send(world, plan).await,
             Work::Page => reads::page(world, plan).await,
             Work::Update => writes::update(world, plan).await,
             Work::MergePatch => writes::merge_patch(world, plan).await,
