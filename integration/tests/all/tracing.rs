@@ -68,6 +68,8 @@ fn a_request_of_an_administrator_is_part_of_its_trace() {
         "clientConfig": {"url": webhook.url("/decide"), "caBundle": webhook.ca_bundle},
         "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"],
                    "resources": ["configmaps"]}],
+        // Not what controllers create meanwhile.
+        "objectSelector": {"matchLabels": {"traced": "yes"}},
         "sideEffects": "None", "admissionReviewVersions": ["v1"],
     }]});
     http.post(hooks, &configuration).expect(201);
@@ -80,7 +82,7 @@ fn a_request_of_an_administrator_is_part_of_its_trace() {
         ("user-agent", "tracer/1"),
     ];
     let path = "/api/v1/namespaces/default/configmaps";
-    let body = r#"{"metadata":{"name":"traced"}}"#;
+    let body = r#"{"metadata":{"name":"traced","labels":{"traced":"yes"}}}"#;
     assert_eq!(send(&http, "POST", path, body, &headers), 201);
     let passed_on = webhook.last_headers();
     let passed_on = |name: &str| passed_on.get(name).and_then(|value| value.to_str().ok());
