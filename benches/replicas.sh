@@ -3,8 +3,8 @@
 #
 #   benches/replicas.sh [SERVERS...]      (default: 1 2 3)
 #
-# For each number of servers: pods are created through the first one, then read through all of them at once. Prints the
-# rates and the CPU time of each process.
+# For each number of servers: pods are created through the first one, which prints the CPU time of each process, and then read
+# through the last one. (`pintle-bench run` makes its own pods, so that only one of them can run at a time.)
 #
 # Environment: PINTLE (default target/release/pintle), BENCH (default target/release/pintle-bench), BENCH_BIN (where
 # etcd is; default tools/bin), BENCH_SECONDS (time of each phase, default 10), BENCH_SHARD (not empty: pods are in an
@@ -66,7 +66,7 @@ measure() {
 }
 
 run() {
-    "$bench" run --token "$token" --pods 1000 --seconds "$seconds" "$@"
+    "$bench" run "$@" --token "$token" --pods 1000 --seconds "$seconds"
 }
 
 for count in "$@"; do
@@ -98,16 +98,9 @@ for count in "$@"; do
     measure ''
     run --server "writes-of-$count=https://127.0.0.1:26441" --scenario create-64
     measure writes
-    number=1
-    readers=
-    while [ "$number" -le "$count" ]; do
-        run --server "reads-$number-of-$count=https://127.0.0.1:$((26440 + number))" --scenario get &
-        readers="$readers $!"
-        number=$((number + 1))
-    done
-    for reader in $readers; do
-        wait "$reader"
-    done
-    measure reads
+    # Reads through the last server, with its own CPU time: the others have no part in them.
+    last=${names% }
+    last=${last##* }
+    run --server "reads-of-$count=https://127.0.0.1:$((26440 + count))" --pid "${last%%=*}" --scenario get
     stop
 done
