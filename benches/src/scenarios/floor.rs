@@ -58,7 +58,7 @@ async fn measure(world: &World, plan: Plan, bytes: u64) -> Result<Outcome> {
             (cost.rss_peak_mb, cost.rss_extra_mb) = (None, None);
             Outcome::Measured { measured, cost, ops_per_call, note }
         }
-        other => other,
+        other @ Outcome::NotAvailable(_) => other,
     })
 }
 
