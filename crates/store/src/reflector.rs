@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::cache::Shared;
 use crate::failpoint::failpoint;
+use crate::wake_queue::WakeRound;
 use crate::{Batch, Event, EventKind, Snapshot, StoreError, Watch, WatchStream};
 
 /// Runs until it is aborted. A panic, of a codec for example, must not freeze the cache: what was deleted
@@ -135,22 +136,17 @@ async fn watch(shared: &Shared, mut stream: WatchStream) -> StoreError {
 async fn consume(shared: &Shared, stream: &mut dyn Watch) -> (bool, StoreError) {
     let mut taken = false;
     let mut evict_at = None;
-    // When those that were woken count no longer.
-    let mut round_ends = None;
+    let mut round = WakeRound::default();
     loop {
         let ring = shared.ring.load_full();
         let wake_queue = ring.wake_queue();
-        if wake_queue.wake_waiting() > 0 || !wake_queue.has_waiting() {
-            round_ends = None;
-        }
-        let has_waiting = wake_queue.has_waiting();
-        if has_waiting {
-            round_ends.get_or_insert_with(|| Instant::now() + WAKE_ROUND_MAX);
-        }
+        let woken = wake_queue.wake_waiting();
+        let round_ends = round.progress(woken, wake_queue.has_waiting(), Instant::now());
         tokio::select! {
-            () = wake_queue.room(), if has_waiting => {}
-            () = sleep_until(round_ends.unwrap_or_else(Instant::now)), if has_waiting => {
+            () = wake_queue.room(), if round_ends.is_some() => {}
+            () = sleep_until(round_ends.unwrap_or_else(Instant::now)), if round_ends.is_some() => {
                 wake_queue.begin_round();
+                round = WakeRound::default();
             }
             batch = stream.next() => {
                 let batch = match batch {
@@ -182,8 +178,6 @@ async fn consume(shared: &Shared, stream: &mut dyn Watch) -> (bool, StoreError) 
     }
 }
 
-/// Watchers that were woken have looked for events by then, or do not: their clients do not read.
-const WAKE_ROUND_MAX: Duration = Duration::from_millis(10);
 /// How often old events and frames are evicted while there are any.
 const EVICT_INTERVAL: Duration = Duration::from_secs(2);
 /// By then all watchers that keep up have sent the frame of an event.

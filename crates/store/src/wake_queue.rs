@@ -9,9 +9,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// Their events are sent in a few milliseconds. Watches that share a connection are best woken together, and hundreds of them
 /// may.
@@ -150,6 +152,32 @@ impl WakeQueue {
     }
 }
 
+/// Watchers that were woken have looked for events by then, or do not: their clients do not read.
+const ROUND_MAX: Duration = Duration::from_millis(10);
+
+/// When those that were woken count no longer, while others wait.
+#[derive(Default)]
+pub(crate) struct WakeRound {
+    ends: Option<Instant>,
+    woken: usize,
+}
+
+impl WakeRound {
+    /// After so many were woken. A few of them do not put off the end: the others may never look.
+    pub(crate) fn progress(
+        &mut self,
+        woken: usize,
+        has_waiting: bool,
+        now: Instant,
+    ) -> Option<Instant> {
+        self.woken += woken;
+        if !has_waiting || self.woken >= WOKEN_MAX as usize / 2 {
+            *self = Self::default();
+        }
+        has_waiting.then(|| *self.ends.get_or_insert(now + ROUND_MAX))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
@@ -219,6 +247,21 @@ mod tests {
         assert_eq!(count(queue.woken.load(Ordering::Relaxed)), 3);
         drop(slots);
         assert_eq!(count(queue.woken.load(Ordering::Relaxed)), 0);
+    }
+
+    /// A client with 511 watches that it does not read left one place to all others, for as long as writes went on.
+    #[test]
+    fn a_few_that_look_do_not_put_off_the_end_of_a_round() {
+        let now = Instant::now();
+        let later = |ms| now + Duration::from_millis(ms);
+        let mut round = WakeRound::default();
+        assert_eq!(round.progress(0, true, now), Some(later(10)));
+        for ms in 1..10 {
+            assert_eq!(round.progress(1, true, later(ms)), Some(later(10)));
+        }
+        assert_eq!(round.progress(WOKEN_MAX as usize / 2, true, later(9)), Some(later(19)));
+        assert_eq!(round.progress(1, false, later(12)), None);
+        assert_eq!(round.progress(0, true, later(13)), Some(later(23)));
     }
 
     #[test]
